@@ -1,0 +1,192 @@
+"""OpenCL devices through PyOpenCL: discrete cards, integrated GPUs, and PoCL on the CPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from torch_fl.runtime.adapter import Backend, BufferArg, Discovery, Handle, KernelArg, Launcher, Properties, ValueArg
+
+_NO_OFFSET = bytes(8)
+
+
+def _kind(cl: Any, device: Any) -> str:
+    kinds = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu", cl.device_type.ACCELERATOR: "accelerator"}
+    return next((name for bit, name in kinds.items() if device.type & bit), "accelerator")
+
+
+def _fingerprint(device: Any) -> str:
+    for name in ("pci_bus_id_nv", "pci_slot_id_nv", "topology_amd"):
+        try:
+            value = getattr(device, name)
+        except Exception:  # noqa: BLE001 - each driver raises its own type for a query it does not know
+            continue
+        bus = getattr(value, "bus", value)
+        return f"pci:{bus}"
+    return f"{device.vendor}:{device.name}"
+
+
+def _properties(cl: Any, device: Any, nth: int) -> Properties:
+    extensions = device.extensions.split()
+    kind = _kind(cl, device)
+    mark = _fingerprint(device)
+    return Properties(
+        name=device.name.strip(),
+        vendor=device.vendor.strip(),
+        driver=f"{device.platform.name} {device.driver_version}".strip(),
+        kind=kind,
+        total_memory=device.global_mem_size,
+        compute_units=device.max_compute_units,
+        local_memory=device.local_mem_size,
+        fp64="cl_khr_fp64" in extensions,
+        fp16="cl_khr_fp16" in extensions,
+        int64_atomics="cl_khr_int64_base_atomics" in extensions,
+        host_memory=kind == "cpu" or bool(device.host_unified_memory),
+        fingerprint=f"cpu:{nth}" if kind == "cpu" else mark,
+        handle=device,
+    )
+
+
+class OpenCL(Backend):
+    """One OpenCL device with one in-order queue."""
+
+    name = "opencl"
+    family = "opencl"
+    dialect = "opencl"
+    preference = 20
+
+    @classmethod
+    def discover(cls) -> Discovery:
+        try:
+            import pyopencl as cl
+        except Exception as error:  # noqa: BLE001 - a broken driver library fails the import in many ways
+            return Discovery(absent=f"pyopencl cannot be imported ({error}); pip install 'torch_fl[cpu]' or [opencl]")
+        try:
+            platforms = cl.get_platforms()
+        except cl.Error as error:
+            return Discovery(absent=f"no OpenCL platform ({error}); install the card's driver or torch_fl[cpu]")
+        found: list[Properties] = []
+        cpu_platform = None
+        for platform in platforms:
+            try:
+                devices = platform.get_devices()
+            except cl.Error:
+                continue
+            for device in devices:
+                # Every CPU driver shows the same CPU: take the first platform's view of it and no other.
+                if device.type & cl.device_type.CPU:
+                    cpu_platform = cpu_platform or platform
+                    if platform != cpu_platform:
+                        continue
+                nth = sum(p.kind == "cpu" for p in found)
+                found.append(_properties(cl, device, nth))
+        found.sort(key=lambda p: ("gpu", "accelerator", "cpu").index(p.kind))
+        return Discovery(tuple(found), "" if found else "OpenCL platforms are present but list no device")
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties)
+        import pyopencl as cl
+        from pyopencl.tools import ImmediateAllocator, MemoryPool
+
+        self._cl = cl
+        self.context = cl.Context([properties.handle])
+        self.queue = cl.CommandQueue(self.context, properties.handle)
+        self._pool = MemoryPool(ImmediateAllocator(self.queue))
+        self.allocate = self._allocator()  # type: ignore[method-assign]
+        self._lock = threading.Lock()
+        self._block = 1 if properties.kind == "cpu" else min(64, properties.handle.max_work_group_size)
+
+    def _allocator(self) -> Any:
+        take, error, active = self._pool.allocate, self._cl.MemoryError, self._cl.LogicError
+
+        def allocate(nbytes: int) -> Handle:
+            try:
+                return take(nbytes)
+            except (error, active) as failed:
+                raise MemoryError(str(failed)) from failed
+
+        return allocate
+
+    def allocate(self, nbytes: int) -> Handle:
+        raise NotImplementedError  # replaced per instance in __init__: a closure saves the attribute look-ups
+
+    def copy_h2d(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
+        self._cl.enqueue_copy(self.queue, handle, source, dst_offset=byte_offset, is_blocking=True)
+
+    def copy_d2h(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
+        self._cl.enqueue_copy(self.queue, target, handle, src_offset=byte_offset, is_blocking=True)
+
+    def copy_d2d(self, target: Handle, target_offset: int, source: Handle, source_offset: int, nbytes: int) -> None:
+        self._cl.enqueue_copy(
+            self.queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
+        )
+
+    def synchronize(self) -> None:
+        self.queue.finish()
+
+    def compile(self, source: str) -> Any:
+        options = ["-cl-std=CL1.2"]
+        if "double" not in source:
+            options.append("-cl-single-precision-constant")
+        return self._cl.Program(self.context, source).build(options=options)
+
+    def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
+        kernel = self._cl.Kernel(program, name)
+        set_arg, enqueue, queue, lock = kernel.set_arg, self._cl.enqueue_nd_range_kernel, self.queue, self._lock
+        buffers: list[tuple[int, int]] = []
+        offsets_at: list[tuple[int, int, int]] = []
+        values_at: list[tuple[int, Any]] = []
+        at = 0
+        for a in args:
+            if isinstance(a, BufferArg):
+                buffers.append((at, a.slot))
+                offsets_at.append((at + 1, a.slot, a.offset))
+                kernel._set_arg_buf(at + 1, _NO_OFFSET)
+                at += 2
+                continue
+            if isinstance(a, ValueArg):
+                values_at.append((at, a.get))
+            else:
+                kernel._set_arg_buf(at, a)
+            at += 1
+        kernel._set_arg_buf(at, grid[0].to_bytes(8, "little"))
+        block = self._block
+        size = (-(-grid[0] // block) * block, grid[1], grid[2])
+        local = (block, 1, 1)
+        if grid[1] == grid[2] == 1:
+            size, local = size[:1], local[:1]  # type: ignore[assignment]
+        last = [0] * len(offsets_at)
+
+        def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
+            with lock:
+                for i, slot in buffers:
+                    set_arg(i, handles[slot])
+                wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
+                if wanted != last:
+                    last[:] = wanted
+                    for (i, _, _), offset in zip(offsets_at, wanted):
+                        kernel._set_arg_buf(i, offset.to_bytes(8, "little"))
+                for i, get in values_at:
+                    kernel._set_arg_buf(i, get(values))
+                enqueue(queue, kernel, size, local)
+
+        return run
+
+    def memory_info(self) -> tuple[int, int]:
+        total = self.properties.total_memory
+        return max(0, total - self._pool.managed_bytes), total
+
+    def active_bytes(self) -> int:
+        return int(self._pool.active_bytes)
+
+    def reserved_bytes(self) -> int:
+        return int(self._pool.managed_bytes)
+
+    def empty_cache(self) -> None:
+        self.queue.finish()
+        self._pool.free_held()
+
+    def close(self) -> None:
+        self.queue.finish()
+        self._pool.stop_holding()

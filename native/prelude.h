@@ -1,0 +1,38 @@
+// Common to all dialects: sixteen-bit floats as bits, index type, layouts.
+#ifndef IDX
+#define IDX long
+#endif
+#define MAX_RANK 8
+
+FUNC float f16_to_f32(ushort h) {
+  uint sign = (uint)(h & 0x8000u) << 16, rest = h & 0x7fffu;
+  if (rest >= 0x7c00u) return bits_to_f32(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  if (rest >= 0x400u) return bits_to_f32(sign | ((rest << 13) + 0x38000000u));
+  float f = (float)rest * 5.9604644775390625e-8f;  // denormal: a multiple of 2^-24
+  return sign ? -f : f;
+}
+
+FUNC ushort f32_to_f16(float f) {
+  uint v = f32_to_bits(f), sign = v >> 16 & 0x8000u, a = v & 0x7fffffffu;
+  if (a > 0x7f800000u) return (ushort)(sign | 0x7e00u);
+  if (a >= 0x477ff000u) return (ushort)(sign | 0x7c00u);  // rounds past 65504
+  if (a < 0x38800000u) {                                  // denormal or zero: let the adder round at 2^-24
+    float magic = bits_to_f32(a) + 0.5f;
+    return (ushort)(sign | (f32_to_bits(magic) - 0x3f000000u));
+  }
+  a += 0xc8000fffu + (a >> 13 & 1u);
+  return (ushort)(sign | a >> 13);
+}
+
+FUNC float bf16_to_f32(ushort h) { return bits_to_f32((uint)h << 16); }
+
+FUNC ushort f32_to_bf16(float f) {
+  uint v = f32_to_bits(f);
+  if ((v & 0x7fffffffu) > 0x7f800000u) return (ushort)0x7fc0u;
+  return (ushort)((v + 0x7fffu + (v >> 16 & 1u)) >> 16);
+}
+
+// Shape and strides (in elements) of K tensors walked together; dimension 0 is the innermost.
+#define LAYOUT(K) \
+  typedef struct { IDX rank; IDX size[MAX_RANK]; IDX stride[K][MAX_RANK]; } Layout##K;
+LAYOUT(1) LAYOUT(2) LAYOUT(3) LAYOUT(4) LAYOUT(5) LAYOUT(6) LAYOUT(7) LAYOUT(8)

@@ -1,0 +1,26 @@
+// Plain C dialect (gcc or clang), run by the host adapter.
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <tgmath.h>
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+#define GLOBAL
+#define FUNC static inline
+#define CONSTANT static const
+#ifdef _OPENMP
+#define PARALLEL_FOR _Pragma("omp parallel for schedule(static) if (n > 1)")
+#else
+#define PARALLEL_FOR
+#endif
+FUNC float bits_to_f32(uint v) { float f; memcpy(&f, &v, 4); return f; }
+FUNC uint f32_to_bits(float f) { uint v; memcpy(&v, &f, 4); return v; }
+FUNC uint cas32(volatile uint* p, uint seen, uint wanted) { return __sync_val_compare_and_swap(p, seen, wanted); }
+#define rsqrt(x) (1 / sqrt(x))
+#define min(a, b) ({ __auto_type a_ = (a); __auto_type b_ = (b); a_ < b_ ? a_ : b_; })
+#define max(a, b) ({ __auto_type a_ = (a); __auto_type b_ = (b); a_ > b_ ? a_ : b_; })

@@ -1,0 +1,21 @@
+// OpenCL C dialect.
+#if __OPENCL_VERSION__ < 200 && defined(cl_khr_fp64)
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#ifdef cl_khr_int64_base_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
+#pragma OPENCL FP_CONTRACT ON
+#define GLOBAL global
+#define FUNC static inline
+#define CONSTANT constant
+#define GID0 ((long)get_global_id(0))
+#define GID1 ((long)get_global_id(1))
+#define GID2 ((long)get_global_id(2))
+#define GSIZE0 grid0_
+#define GSIZE1 ((long)get_global_size(1))
+#define GSIZE2 ((long)get_global_size(2))
+FUNC float bits_to_f32(uint v) { return as_float(v); }
+FUNC uint f32_to_bits(float v) { return as_uint(v); }
+// One compare-and-swap of 32 bits: the base of every atomic here.
+FUNC uint cas32(volatile global uint* p, uint seen, uint wanted) { return atomic_cmpxchg(p, seen, wanted); }

@@ -1,0 +1,78 @@
+"""One `device` fixture: every test that takes it runs on every device found (OpenCL and host, side by side)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("TORCH_FL_BACKENDS", "opencl,host")
+
+import pytest
+import torch
+
+import torch_fl  # noqa: F401 - registers the device where autoload is switched off
+from torch_fl import fallback
+from torch_fl.runtime import devices
+
+_IDS = [f"{d.backend.name}{d.index}" for d in devices.devices()]
+
+
+@pytest.fixture(params=range(len(_IDS)), ids=_IDS)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Each opened device in turn."""
+    return torch.device("npu", request.param)
+
+
+@pytest.fixture(autouse=True)
+def _forbid_fallback() -> Any:
+    """Ops must not fall back unless a test says so (`allow_fallback`)."""
+    before = fallback.get_fallback()
+    fallback.set_fallback("error")
+    yield
+    fallback.set_fallback(before)
+
+
+@pytest.fixture
+def allow_fallback(_forbid_fallback: None) -> None:
+    """For tests of what a call computes, wherever it computes it."""
+    fallback.set_fallback("allow")
+
+
+def to(value: Any, device: Any) -> Any:
+    """Tensors in nested lists, tuples and dicts, moved; leaves that require grad stay leaves."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(device).requires_grad_(value.requires_grad)
+    if isinstance(value, (list, tuple)):
+        return type(value)(to(v, device) for v in value)
+    if isinstance(value, dict):
+        return {k: to(v, device) for k, v in value.items()}
+    return value
+
+
+def _leaves(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for v in value for t in _leaves(v)] if isinstance(value, (list, tuple)) else []
+
+
+def assert_same(
+    fn: Callable[..., Any], *args: Any, device: torch.device, rtol: Any = None, atol: Any = None, **kwargs: Any
+) -> None:
+    """fn gives the same on `device` as on the CPU: values, dtypes, shapes, strides, and gradients of leaves."""
+    here = to((args, kwargs), device)
+    want = fn(*args, **kwargs)
+    got = fn(*here[0], **here[1])
+    torch.testing.assert_close(to(got, "cpu"), want, rtol=rtol, atol=atol, equal_nan=True, check_stride=True)
+    roots = [t for t in _leaves(want) if t.requires_grad]
+    leaves = [t for t in _leaves((args, kwargs)) if t.requires_grad]
+    if not roots or not leaves:
+        return
+    grads = [torch.linspace(-1, 1, t.numel(), dtype=torch.float32).view(t.shape).to(t.dtype) for t in roots]
+    want_grads = torch.autograd.grad(roots, leaves, grads, allow_unused=True)
+    got_roots = [t for t in _leaves(got) if t.requires_grad]
+    got_leaves = [t for t in _leaves(here) if t.requires_grad]
+    got_grads = torch.autograd.grad(got_roots, got_leaves, to(grads, device), allow_unused=True)
+    torch.testing.assert_close(to(got_grads, "cpu"), want_grads, rtol=rtol, atol=atol, equal_nan=True)

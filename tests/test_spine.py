@@ -1,0 +1,32 @@
+"""The route end to end on every device: make, move, compute, differentiate."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from conftest import assert_same
+
+
+def test_made_on_the_device(device: torch.device) -> None:
+    x = torch.tensor([1.0, 2.0, 3.0], device=device)
+    assert x.device == device
+    torch.testing.assert_close(x.cpu(), torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_add_broadcasts_and_differentiates(device: torch.device) -> None:
+    x = torch.randn(4, 1, 3, requires_grad=True)
+    y = torch.randn(5, 3, requires_grad=True)
+    assert_same(lambda a, b: a * b + 2 * a, x, y, device=device)
+
+
+def test_views_share_memory(device: torch.device) -> None:
+    x = torch.zeros(4, 6, device=device)
+    x.t()[1:3].add_(1)
+    want = torch.zeros(4, 6)
+    want.t()[1:3].add_(1)
+    torch.testing.assert_close(x.cpu(), want)
+
+
+def test_cpu_tensor_is_refused(device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(3, device=device) + torch.ones(3)

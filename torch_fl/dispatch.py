@@ -1,0 +1,181 @@
+"""The one route of every op: plan cache, then plan; misses go to `routes`. This file is the hot path.
+
+On a hit the work per op is: look up the op, bind arguments to a key, look up the plan, replay it. Telemetry costs
+one test while nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from . import infer, survive
+from .errors import Error, describe_call, message
+from .registry import find_handler, static_of
+from .routes import AnyPlan, CallPlan, decomposing, make_plan
+from .runtime.devices import Device, current_index, device_at
+from .schema import NotOurs, make_binder, params_of
+from .tensor import Tensor
+
+MAX_PLANS = 2048
+"""Plans kept per overload; the cache of an overload is emptied when it is full."""
+
+_graph_task: Callable[[], int] = torch._C._current_graph_task_id  # type: ignore[attr-defined]
+
+CPU_ALLOWED = ("copy_", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "set_")
+"""Ops that take CPU tensors beside device tensors, as on CUDA (indices; copies between devices)."""
+
+
+class Op:
+    """One overload on its way through the route: its binder and its plans, or its handler."""
+
+    __slots__ = ("bind", "func", "handler", "name", "plans")
+
+    def __init__(self, func: Any) -> None:
+        self.func = func
+        self.name = func.name()
+        self.handler = find_handler(func)
+        self.plans: dict[Any, AnyPlan] = {}
+        self.bind = make_binder(func, static_of(_functional(func)))
+
+
+def _functional(func: Any) -> Any:
+    from .schema import functional_of
+
+    return functional_of(func) or func
+
+
+_OPS: dict[Any, Op] = {}
+listener: Any = None
+"""The telemetry sink, or None. Set through `telemetry.record.listen`."""
+
+
+def op_of(func: Any) -> Op:
+    """The Op of an overload, made at first sight."""
+    found = _OPS.get(func)
+    if found is None:
+        from . import ops
+
+        ops.load()
+        found = _OPS.setdefault(func, Op(func))
+    return found
+
+
+def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run one op on the device. Raises what torch would raise for the same call on a GPU."""
+    op = _OPS.get(func)
+    if op is None:
+        op = op_of(func)
+    if listener is not None:
+        return listener.run(op, args, kwargs)
+    if op.handler is not None:
+        return op.handler(*args, **kwargs)
+    key, tensors, values = op.bind(args, kwargs)
+    plan = op.plans.get(key)
+    if plan is None:
+        plan = find_plan(op, key, tensors, args, kwargs)
+    return plan(tensors, values, args, kwargs)
+
+
+def planned(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an op through its plan although it has a handler: for handlers that serve some calls themselves."""
+    key, tensors, values = op.bind(args, kwargs)
+    plan = op.plans.get(key)
+    if plan is None:
+        plan = find_plan(op, key, tensors, args, kwargs)
+    return plan(tensors, values, args, kwargs)
+
+
+def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) -> AnyPlan:
+    """The plan for a key that is not in the cache; cached unless it only serves this call."""
+    device = _common_device(op, tensors, kwargs)
+    if device is None:
+        return CallPlan("migrate", "tensors on several devices", lambda a, k: _migrate(op, tensors, a, k))
+    plan = make_plan(op.func, device, tensors, args, kwargs)
+    if len(op.plans) >= MAX_PLANS:
+        op.plans.clear()
+    # A call that resized its out= tensor was planned for the layout after it: the key describes the one before.
+    if all(type(t) is Tensor for t in tensors):
+        op.plans[key] = plan
+    return plan
+
+
+def forget_plans() -> None:
+    """Empty every plan cache: a kernel, policy or device property that plans depend on has changed."""
+    _OPS.clear()
+
+
+def _common_device(op: Op, tensors: Sequence[Any], kwargs: dict[str, Any]) -> Device | None:
+    """The device all tensors are on; None if they are on several and something has to move."""
+    devices = {t._spec.device for t in tensors if type(t) is Tensor}
+    foreign = [t for t in tensors if type(t) is not Tensor]
+    if foreign and devices:
+        if op.func._schema.name.removeprefix("aten::") in CPU_ALLOWED and all(t.device.type == "cpu" for t in foreign):
+            return None
+        where = next(iter(devices))
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, npu:{where.index} and "
+            f"{foreign[0].device}! (when checking arguments of {describe_call(op.name, tensors)})"
+        )
+    if len(devices) > 1:
+        return None
+    if devices:
+        return devices.pop()
+    wanted = kwargs.get("device")
+    return device_at(wanted.index if isinstance(wanted, torch.device) else None)
+
+
+def _migrate(op: Op, tensors: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    """Bring all tensors to one device (that of a written tensor, else of the largest) and run there."""
+    from .ops.copy import to_device
+
+    written = [p.name for p in params_of(op.func) if p.written]
+    ours = [t for t in tensors if type(t) is Tensor]
+    home = ours[0] if written else max(ours, key=lambda t: t._spec.numel * t._spec.itemsize)
+    device = home._spec.device
+
+    def move(tensor: Any) -> Any:
+        return to_device(tensor, device)
+
+    return call(op.func, tuple(infer.map_tensors(a, move) for a in args),
+                {k: infer.map_tensors(v, move) for k, v in kwargs.items()})  # fmt: skip
+
+
+def _torch_dispatch(
+    cls: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    try:
+        return call(func, args, kwargs or {})
+    except NotOurs:
+        return NotImplemented
+    except BaseException as error:
+        if _graph_task() == -1 or decomposing():
+            raise
+        return survive.remember(error, func, args, kwargs or {})
+
+
+def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Entry for the PrivateUse1 dispatch key: factories, and calls that skip __torch_dispatch__."""
+    try:
+        return call(func, args, kwargs)
+    except NotOurs:
+        raise Error(message(f"{func.name()} mixes device tensors with another tensor subclass")) from None
+    except BaseException as error:
+        if _graph_task() == -1 or decomposing():
+            raise
+        return survive.remember(error, func, args, kwargs)
+
+
+def install() -> None:
+    """Put the route into the tensor class."""
+    Tensor.__torch_dispatch__ = classmethod(_torch_dispatch)  # type: ignore[assignment]
+
+
+def current_device() -> Device:
+    """This thread's current device."""
+    return device_at(current_index())
+
+
+install()

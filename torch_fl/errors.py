@@ -1,0 +1,75 @@
+"""The exceptions of torch_fl and the one builder of their messages.
+
+Every message has four parts: what failed, the call with dtypes and shapes, because, try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+
+class Error(RuntimeError):
+    """Base of the errors that torch_fl itself raises."""
+
+
+class FallbackError(Error):
+    """An op would have run on the CPU while the policy is "error", or a budget was exceeded."""
+
+
+class KernelError(Error):
+    """A kernel did not compile or its launch was refused."""
+
+
+class DeviceError(Error):
+    """No usable device, an unknown backend, or a device that was lost."""
+
+
+class OutOfMemoryError(Error):
+    """The device has no room left for a buffer."""
+
+
+class RegistryError(Error):
+    """A kernel was registered for an op that does not exist, twice, or with other parameter names."""
+
+
+class Unsupported(Exception):
+    """A kernel says it cannot serve this call; the next route is tried. Never reaches users."""
+
+
+def message(what: str, *, call: str = "", because: str = "", hint: str = "") -> str:
+    """Join the four parts of an error message; empty parts are left out."""
+    parts = [what]
+    if call:
+        parts.append(f"  call: {call}")
+    if because:
+        parts.append(f"  because: {because}")
+    if hint:
+        parts.append(f"  try: {hint}")
+    return "\n".join(parts)
+
+
+def describe(value: Any) -> str:
+    """One argument as it appears in messages: tensors as dtype[shape], everything else by repr."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is not None and dtype is not None:
+        return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(describe(v) for v in value[:4]) + (", ..." if len(value) > 4 else "")
+        return f"[{inner}]"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any] | None = None) -> str:
+    """The call as a user would read it: name(float32[2, 3], alpha=2)."""
+    parts = [describe(a) for a in args] + [f"{k}={describe(v)}" for k, v in (kwargs or {}).items()]
+    return f"{name}({', '.join(parts)})"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint that names the closest known word, else all of them."""
+    known = sorted(known)
+    close = get_close_matches(name, known, 1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"

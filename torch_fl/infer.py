@@ -1,0 +1,141 @@
+"""Output shape, dtype, strides and aliasing of any op, by running it on torch's meta device.
+
+torch's own meta kernels are the one source of truth, and of the error messages for wrong shapes and dtypes: no kernel
+of ours computes an output shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .errors import Unsupported
+from .runtime.devices import Device
+from .spec import Spec, spec_of
+from .tensor import Tensor
+
+_META = torch.device("meta")
+
+
+@dataclass(frozen=True)
+class Out:
+    """One tensor an op returns. `arg`: index of the input tensor that it is or shares its buffer with.
+
+    `is_arg`: it is that very tensor. Otherwise with `arg` a view of it, `offset` elements from that tensor's own
+    offset; without `arg` a new tensor.
+    """
+
+    spec: Spec
+    arg: int | None = None
+    is_arg: bool = False
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """All results of a call: flat outputs, and `pack` that gives them the op's return structure."""
+
+    outs: tuple[Out, ...]
+    pack: Callable[[list[Any]], Any]
+    resized: tuple[tuple[int, Spec], ...] = ()
+    """Inputs whose metadata the op changes: (index, new Spec)."""
+
+
+def map_tensors(value: Any, fn: Callable[[Any], Any]) -> Any:
+    """`value` with `fn` applied to every tensor in it; lists and tuples are walked, nothing else is."""
+    if isinstance(value, torch.Tensor):
+        return fn(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_tensors(v, fn) for v in value)
+    return value
+
+
+def to_meta(tensor: torch.Tensor) -> torch.Tensor:
+    """A meta tensor with the metadata of `tensor`; offset 0, storage as large as the layout needs."""
+    if isinstance(tensor, Tensor):
+        spec = tensor._spec
+        return torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=_META)
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+
+
+def _meta_kwargs(kwargs: dict[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
+    changed = {k: map_tensors(v, convert) for k, v in kwargs.items()}
+    if changed.get("device") is not None:
+        changed["device"] = _META
+    if changed.get("pin_memory"):
+        changed["pin_memory"] = False
+    return changed
+
+
+def run_on_meta(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
+    """`func` on meta twins of its tensors: (result, the original tensors, their twins), in argument order."""
+    originals: list[torch.Tensor] = []
+    twins: list[torch.Tensor] = []
+
+    def convert(tensor: torch.Tensor) -> torch.Tensor:
+        for seen, twin in zip(originals, twins):
+            if seen is tensor:
+                return twin
+        originals.append(tensor)
+        twins.append(to_meta(tensor))
+        return twins[-1]
+
+    meta_args = [_META if isinstance(a, torch.device) else map_tensors(a, convert) for a in args]
+    meta_kwargs = _meta_kwargs(kwargs, convert)
+    if "generator" in meta_kwargs:
+        meta_kwargs["generator"] = None
+    return func(*meta_args, **meta_kwargs), originals, twins
+
+
+def _structure(result: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    if isinstance(result, torch.Tensor):
+        return [result], lambda flat: flat[0]
+    if isinstance(result, (list, tuple)):
+        return _nested(result)
+    return [], lambda flat: result
+
+
+def _nested(result: Sequence[Any]) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    kind = tuple if isinstance(result, tuple) else list
+    flat: list[Any] = []
+    rebuild: list[Callable[[list[Any]], Any]] = []
+    for item in result:
+        inner, pack = _structure(item)
+        at, n = len(flat), len(inner)
+        flat += inner
+        rebuild.append(lambda f, at=at, n=n, pack=pack: pack(f[at : at + n]))  # type: ignore[misc]
+    if all(isinstance(r, torch.Tensor) for r in result):
+        return flat, tuple if kind is tuple else list
+    return flat, lambda f: kind(r(f) for r in rebuild)
+
+
+def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device) -> Inferred:
+    """What `func` returns for these arguments, on `device`.
+
+    Raises what torch raises for wrong shapes, dtypes or values; Unsupported when torch has no meta kernel or the
+    shape depends on data.
+    """
+    try:
+        result, originals, twins = run_on_meta(func, args, kwargs)
+    except NotImplementedError as error:
+        raise Unsupported(f"torch cannot infer its shape ({str(error).splitlines()[0][:120]})") from None
+    storages = {t.untyped_storage()._cdata: i for i, t in enumerate(twins)}
+    flat, pack = _structure(result)
+    outs = []
+    for out in flat:
+        spec = spec_of(tuple(out.shape), tuple(out.stride()), out.dtype, device)
+        same = next((i for i, t in enumerate(twins) if t is out), None)
+        shared = storages.get(out.untyped_storage()._cdata) if same is None else same
+        outs.append(Out(spec, shared, same is not None, out.storage_offset()))
+    changed = []
+    for i, (tensor, twin) in enumerate(zip(originals, twins)):
+        if isinstance(tensor, Tensor):
+            now = spec_of(tuple(twin.shape), tuple(twin.stride()), twin.dtype, device)
+            if now is not tensor._spec and (now.shape, now.strides) != (tensor._spec.shape, tensor._spec.strides):
+                changed.append((i, now))
+    return Inferred(tuple(outs), pack, tuple(changed))

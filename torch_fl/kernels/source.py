@@ -1,0 +1,127 @@
+"""Kernel sources: written once in C, rendered for OpenCL C and plain C (more dialects add a renderer here).
+
+A source file (`native/*.c`) holds helpers and kernels. A kernel is written
+
+    kernel name(in T x, out U y, long n, Layout m) {
+        ... GID0, GSIZE0 (and 1, 2): index and number of work-items ...
+    }
+
+`in`, `out` and `inout` mark buffers; each buffer gets a hidden offset (in elements) so that views of one allocation
+can be passed. Work-items are independent of each other (no barriers): the host dialect runs them as a loop.
+Types may be macros given as defines. `IDX` is `int` where every index of the launch fits, else `long`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ..errors import KernelError, message
+
+NATIVE = Path(__file__).resolve().parents[1] / "native"
+if not NATIVE.is_dir():  # a checkout keeps it beside the package
+    NATIVE = NATIVE.parents[1] / "native"
+
+_KERNEL = re.compile(r"^kernel\s+(\w+)\s*\(([^)]*)\)\s*\{", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Param:
+    """One kernel parameter: `access` is "in", "out", "inout" for buffers, "" for scalars and structs."""
+
+    name: str
+    ctype: str
+    access: str = ""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A parsed kernel: its parameters in order, and its text with the header cut off."""
+
+    name: str
+    params: tuple[Param, ...]
+
+
+def _parse_param(text: str, where: str) -> Param:
+    words = text.split()
+    if len(words) == 3 and words[0] in ("in", "out", "inout"):
+        return Param(words[2], words[1], words[0])
+    if len(words) == 2:
+        return Param(words[1], words[0])
+    raise KernelError(message(f"cannot read the parameter {text!r} of {where}", hint='write "in T x" or "int n"'))
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> dict[str, Kernel]:
+    """All kernels of a source text by name. Raises KernelError where a header cannot be read."""
+    found = {}
+    for match in _KERNEL.finditer(text):
+        name, params = match.group(1), [p.strip() for p in match.group(2).split(",") if p.strip()]
+        found[name] = Kernel(name, tuple(_parse_param(p, name) for p in params))
+    return found
+
+
+@lru_cache(maxsize=256)
+def read_native(name: str) -> str:
+    """The text of `native/<name>`."""
+    return (NATIVE / name).read_text()
+
+
+def _defines(defines: Mapping[str, object]) -> str:
+    return "".join(f"#define {k} {v}\n" for k, v in defines.items())
+
+
+def render(text: str, dialect: str, defines: Mapping[str, object]) -> str:
+    """The complete source for a compiler: prelude of the dialect, defines, and the kernels with their headers."""
+    header = _RENDERERS[dialect]
+    kernels = parse(text)
+    body = _KERNEL.sub(lambda m: header(kernels[m.group(1)]), text)
+    tail = "".join(_c_entry(k) for k in kernels.values()) if dialect == "c" else ""
+    prelude = read_native(f"prelude_{dialect}.h") + read_native("prelude.h")
+    return f"{_defines(defines)}{prelude}\n{body}\n{tail}"
+
+
+def _opencl_header(kernel: Kernel) -> str:
+    params, moves = [], []
+    for p in kernel.params:
+        if not p.access:
+            params.append(f"const {p.ctype} {p.name}")
+            continue
+        const = "const " if p.access == "in" else ""
+        params.append(f"global {const}{p.ctype}* restrict {p.name}_, const long {p.name}_at")
+        moves.append(f"global {const}{p.ctype}* restrict {p.name} = {p.name}_ + {p.name}_at;")
+    guard = "if (GID0 >= grid0_) return;"
+    return f"kernel void {kernel.name}({', '.join([*params, 'const long grid0_'])}) {{ {guard} {' '.join(moves)}"
+
+
+def _c_params(kernel: Kernel) -> list[str]:
+    const = {"in": "const ", "out": "", "inout": ""}
+    return [
+        f"{const[p.access]}{p.ctype}* restrict {p.name}" if p.access else f"const {p.ctype} {p.name}"
+        for p in kernel.params
+    ]
+
+
+def _c_header(kernel: Kernel) -> str:
+    ids = ["const long GID0", "const long GID1", "const long GID2"]
+    sizes = ["const long GSIZE0", "const long GSIZE1", "const long GSIZE2"]
+    return f"static inline void {kernel.name}_item({', '.join([*_c_params(kernel), *ids, *sizes])}) {{"
+
+
+def _c_entry(kernel: Kernel) -> str:
+    """The exported function: unpacks an array of pointers to the arguments, then loops over the grid."""
+    args = [
+        f"*({'const ' if p.access == 'in' else ''}{p.ctype}**)a[{i}]" if p.access else f"*(const {p.ctype}*)a[{i}]"
+        for i, p in enumerate(kernel.params)
+    ]
+    call = f"{kernel.name}_item({', '.join([*args, 'i % n0', 'i / n0 % n1', 'i / n0 / n1', 'n0', 'n1', 'n2'])});"
+    return (
+        f"void {kernel.name}(void** a, long n0, long n1, long n2) {{ const long n = n0 * n1 * n2;\n"
+        f"  PARALLEL_FOR for (long i = 0; i < n; ++i) {call} }}\n"
+    )
+
+
+_RENDERERS = {"opencl": _opencl_header, "c": _c_header}

@@ -1,0 +1,259 @@
+"""Moving and making tensors: empty, copy_, to, clone, item, and everything that crosses between host and device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..dispatch import call, current_device, op_of, planned
+from ..fallback import download, upload
+from ..kernels.pointwise import emit_copy
+from ..plan import Builder, Ref
+from ..registry import handler, kernel
+from ..routes import give_layout, set_content
+from ..runtime.devices import Device, device_at
+from ..schema import NotOurs
+from ..spec import Spec, contiguous_spec, spec_of
+from ..tensor import Tensor, empty, empty_spec, wrap, wrap_view
+
+_ATEN = torch.ops.aten
+_CPU = torch.device("cpu")
+_STRIDED = (None, torch.strided)
+
+
+def _device_of(device: torch.device | None) -> Device:
+    return current_device() if device is None else device_at(device.index)
+
+
+def _check_layout(layout: torch.layout | None) -> None:
+    if layout not in _STRIDED:
+        raise NotImplementedError(f"npu tensors are strided; {layout} is not supported. try: make it on the CPU")
+
+
+@handler("aten::empty.memory_format")
+def empty_memory_format(
+    size: list[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> Tensor:
+    """A tensor with undefined contents; row-major, or channels-last where asked."""
+    _check_layout(layout)
+    dtype = dtype or torch.get_default_dtype()
+    where = _device_of(device)
+    if memory_format in (None, torch.contiguous_format):
+        return empty(tuple(size), dtype, where)
+    meta = torch.empty(size, dtype=dtype, device="meta", memory_format=memory_format)
+    return empty_spec(spec_of(tuple(meta.shape), tuple(meta.stride()), dtype, where))
+
+
+@handler("aten::empty_strided")
+def empty_strided(
+    size: list[int],
+    stride: list[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> Tensor:
+    """A tensor of a given layout with undefined contents."""
+    _check_layout(layout)
+    return empty_spec(spec_of(tuple(size), tuple(stride), dtype or torch.get_default_dtype(), _device_of(device)))
+
+
+def contiguous(tensor: Tensor) -> Tensor:
+    """`tensor` itself if row-major, else a row-major copy on its device."""
+    if tensor._spec.is_contiguous:
+        return tensor
+    copy = empty(tensor._spec.shape, tensor._spec.dtype, tensor._spec.device)
+    call(_ATEN.copy_.default, (copy, tensor), {})
+    return copy
+
+
+def to_device(tensor: torch.Tensor, device: Device) -> Tensor:
+    """`tensor` on `device` with its strides where they are dense; itself if it is there."""
+    if not isinstance(tensor, Tensor):
+        return upload(tensor, device)
+    if tensor._spec.device is device:
+        return tensor
+    return upload(download(tensor), device)
+
+
+def _same_device(self: torch.Tensor, device: torch.device | None) -> bool:
+    """Whether a request for `device` can be served where `self` is (npu without an index means: stay)."""
+    if device is None:
+        return True
+    if device.type != "npu":
+        return False
+    return device.index is None or device.index == self._spec.device.index  # type: ignore[attr-defined]
+
+
+@kernel("aten::copy_", elementwise=True)
+def copy_kernel(b: Builder, self: Ref, src: Ref) -> None:
+    """self[...] = src, broadcast and cast, on one chip."""
+    if isinstance(src, Ref):
+        emit_copy(b, self, src)
+    else:
+        b.fill(self, src)
+
+
+@handler("aten::copy_", "aten::_copy_from")
+def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """self[...] = src wherever the two are; the copy between chips and host is blocking."""
+    if type(self) is Tensor and type(src) is Tensor and self._spec.device is src._spec.device:
+        if self is src or (self._spec.numel == 0 and src._spec.numel in (0, 1)):
+            return self
+        return planned(_COPY, (self, src), {})  # type: ignore[no-any-return]
+    if type(self) is Tensor:
+        if src.dim() and self._spec.is_contiguous and src.dtype == self._spec.dtype and src.shape == self.shape:
+            write(self, src)
+            return self
+        return planned(_COPY, (self, to_device(src, self._spec.device)), {})  # type: ignore[no-any-return]
+    if type(src) is not Tensor:
+        raise NotOurs
+    return self.copy_(download(src))
+
+
+def write(target: Tensor, source: torch.Tensor) -> None:
+    """Copy a tensor from the host (or another chip) into a row-major tensor of the same shape and dtype."""
+    cpu = download(source) if type(source) is Tensor else source
+    flat = cpu.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+    if flat.numel():
+        start = target._offset * target._spec.itemsize
+        target._spec.device.backend.copy_h2d(target._buffer.handle, start, memoryview(flat.view(torch.uint8).numpy()))
+
+
+_COPY = op_of(_ATEN.copy_.default)
+
+
+@kernel("aten::_to_copy", "aten::clone", elementwise=True)
+def to_copy_kernel(b: Builder, self: Ref) -> None:
+    """A copy on the same chip in the dtype and strides torch infers."""
+    emit_copy(b, b.out(), self)
+
+
+@handler("aten::_to_copy")
+def to_copy(
+    self: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """A copy in another dtype, on another device, or in another memory format."""
+    if layout not in _STRIDED:
+        return _ATEN._to_copy.default(download(self), layout=layout, dtype=dtype)  # type: ignore[arg-type]
+    if type(self) is Tensor and _same_device(self, device):
+        return planned(_TO_COPY, (self,), {"dtype": dtype, "memory_format": memory_format})  # type: ignore[no-any-return]
+    if device is not None and device.type == "npu":
+        where = _device_of(device)
+        plain = download(self) if type(self) is Tensor else self
+        if dtype not in (None, plain.dtype) or memory_format not in (None, torch.preserve_format):
+            plain = _ATEN._to_copy.default(plain, dtype=dtype, memory_format=memory_format)
+        return upload(plain, where)
+    if type(self) is not Tensor:
+        raise NotOurs
+    plain = download(self)
+    if dtype in (None, plain.dtype) and memory_format is None and device == _CPU:
+        return plain
+    return _ATEN._to_copy.default(plain, dtype=dtype, device=device, memory_format=memory_format)  # type: ignore[no-any-return]
+
+
+_TO_COPY = op_of(_ATEN._to_copy.default)
+
+
+@kernel("aten::fill.Scalar", "aten::fill.Tensor", elementwise=True)
+def fill(b: Builder, self: Ref, value: Any) -> None:
+    """Every element becomes `value`."""
+    if isinstance(value, Ref):
+        b.copy(b.out(), value)
+    else:
+        b.fill(b.out(), value)
+
+
+@kernel("aten::zero", elementwise=True)
+def zero(b: Builder, self: Ref) -> None:
+    """Every element becomes 0."""
+    b.fill(b.out(), 0)
+
+
+@handler("aten::_local_scalar_dense")
+def local_scalar_dense(self: Tensor) -> Any:
+    """The one element as a Python number; waits for the device."""
+    return download(self).item()
+
+
+@handler("aten::as_strided")
+def as_strided(self: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Tensor:
+    """Any layout over the same buffer; `storage_offset` counts from the start of the buffer."""
+    spec, offset = _strided_spec(self, size, stride, storage_offset)
+    return wrap_view(self, spec, offset)
+
+
+@handler("aten::as_strided_")
+def as_strided_(self: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Tensor:
+    """The same in place: the tensor itself changes its layout."""
+    spec, offset = _strided_spec(self, size, stride, storage_offset)
+    set_content(self, wrap(self._buffer, spec, offset))
+    return self
+
+
+def _strided_spec(self: Tensor, size: list[int], stride: list[int], storage_offset: int | None) -> tuple[Spec, int]:
+    spec = spec_of(tuple(size), tuple(stride), self._spec.dtype, self._spec.device)
+    offset = self._offset if storage_offset is None else storage_offset
+    if offset < 0 or any(s < 0 for s in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    if spec.numel and (offset + spec.extent) * spec.itemsize > self._buffer.nbytes:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize "
+            f"{spec.itemsize} requiring a storage size of {(offset + spec.extent) * spec.itemsize} are out of bounds "
+            f"for storage of size {self._buffer.nbytes}"
+        )
+    return spec, offset
+
+
+@handler("aten::resize_")
+def resize_(self: Tensor, size: list[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
+    """Row-major `size` in place; elements keep their place in the buffer, which grows where it must."""
+    spec = contiguous_spec(tuple(size), self._spec.dtype, self._spec.device)
+    if spec is not self._spec:
+        give_layout(self, spec)
+    return self
+
+
+@handler("aten::set_.source_Tensor")
+def set_source_tensor(self: Tensor, source: Tensor) -> Tensor:
+    """self becomes the same view of the same buffer as `source`."""
+    set_content(self, wrap(source._buffer, source._spec, source._offset))
+    return self
+
+
+@handler("aten::_conj")
+def conj(self: Tensor) -> Tensor:
+    """A conjugated copy: there is no lazy conjugate bit on these devices."""
+    return _ATEN.conj_physical.default(self) if self.dtype.is_complex else _ATEN.alias.default(self)  # type: ignore[no-any-return]
+
+
+@handler("aten::_neg_view")
+def neg_view(self: Tensor) -> Tensor:
+    """A negated copy: there is no lazy negative bit on these devices."""
+    return _ATEN.neg.default(self)  # type: ignore[no-any-return]
+
+
+@handler("aten::is_pinned")
+def is_pinned(self: Tensor, device: torch.device | None = None) -> bool:
+    """Device memory is never pinned host memory."""
+    return False
+
+
+@handler("aten::record_stream")
+def record_stream(self: Tensor, s: Any) -> None:
+    """Nothing to do: every launch goes to one in-order queue per device."""

@@ -1,0 +1,104 @@
+"""Tells torch about the device type `npu`; everything that is global to torch happens here.
+
+`autoload` runs at the end of `import torch`: it must be light, and it must never raise. Nothing is opened and no
+kernel is loaded before the first use of the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+SUPPORTED = ((2, 11), (2, 14))
+"""torch versions this release was tested with: from, up to (exclusive)."""
+
+_problem: str | None = "torch_fl was not loaded"
+_libraries: list[Any] = []
+
+
+def autoload() -> None:
+    """Entry point of the group `torch.backends`. Never raises: a problem is kept and told at first use."""
+    global _problem
+    if _libraries:
+        return
+    try:
+        _problem = _why_not()
+        if _problem is None:
+            _register()
+    except Exception as error:  # noqa: BLE001 - an exception here would make `import torch` fail
+        _problem = f"registering the device type 'npu' failed: {error!r}"
+
+
+def problem() -> str | None:
+    """Why the device type could not be registered, or None."""
+    return _problem
+
+
+def ensure() -> None:
+    """Register if `import torch` did not. Raises DeviceError with the reason where that is impossible."""
+    if not _libraries:
+        autoload()
+    if _problem is not None:
+        from .errors import DeviceError, message
+
+        raise DeviceError(message("the device type 'npu' is not available", because=_problem))
+
+
+def _why_not() -> str | None:
+    found = tuple(int(p) for p in torch.__version__.split("+")[0].split(".")[:2])
+    if not SUPPORTED[0] <= found < SUPPORTED[1]:
+        low, high = (".".join(map(str, v)) for v in SUPPORTED)
+        return (
+            f"torch {torch.__version__} is outside the supported range >={low},<{high}: torch_fl uses torch's hooks for "
+            "Python backends, which are not stable between releases"
+        )
+    owner = torch._C._get_privateuse1_backend_name()
+    if owner not in ("privateuseone", "npu") or hasattr(torch, "npu"):
+        return f"another package already owns torch's PrivateUse1 device (as {owner!r}); uninstall one of the two"
+    return None
+
+
+def _register() -> None:
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+    from .compat import npu
+
+    _setup_privateuseone_for_python_backend("npu", backend_module=npu)
+    everything = torch.library.Library("_", "IMPL")
+    everything.fallback(_boxed, "PrivateUse1")
+    # Calls that exclude the Python key (torch.tensor(..., device="npu")) end in an assert unless these exist.
+    aten = torch.library.Library("aten", "IMPL", "PrivateUse1")
+    for name in _EXPLICIT:
+        func = _overload(name)
+        aten.impl(name, _bound(func))
+    _libraries.extend([everything, aten])
+    from . import survive
+
+    survive.install()
+    _teach_tensors()
+
+
+_EXPLICIT = (
+    "empty.memory_format", "empty_strided", "copy_", "_to_copy", "_copy_from", "set_.source_Tensor", "resize_",
+    "as_strided", "detach", "alias", "_local_scalar_dense", "view", "lift_fresh",
+)  # fmt: skip
+
+
+def _overload(name: str) -> Any:
+    base, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, base), overload or "default")
+
+
+def _bound(func: Any) -> Any:
+    return lambda *args, **kwargs: _boxed(func, *args, **kwargs)
+
+
+def _boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
+    from .dispatch import boxed
+
+    return boxed(func, *args, **kwargs)
+
+
+def _teach_tensors() -> None:
+    """Nothing yet that must be known before the first device tensor exists."""

@@ -1,0 +1,1 @@
+"""Devices, memory, streams and random state."""

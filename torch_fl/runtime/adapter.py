@@ -1,0 +1,151 @@
+"""What a chip must give: the abstract class every backend adapter implements, in one file of its own.
+
+A backend is a class; an instance is one opened chip. Required are `discover`, `allocate`, `copy_h2d` and `copy_d2h`;
+a chip with a C compiler adds `compile` and `launch` and gets every portable kernel, a chip without one registers op
+functions (`torch_fl.registry.kernel(op, backend=name)` with `Builder.function`). Everything else has a default.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+Handle = Any
+"""Device memory as the adapter's driver knows it (cl.Buffer, cupy pointer, ndarray). Freed when Python frees it."""
+
+Launcher = Callable[[Sequence[Handle], Sequence[int], Sequence[Any]], None]
+"""A bound kernel: called with the handles and offsets of all slots of a plan, and with its launch-time values."""
+
+
+@dataclass(frozen=True)
+class Properties:
+    """One chip as its driver describes it. Sizes in bytes; `kind` is "gpu", "cpu" or "accelerator"."""
+
+    name: str
+    vendor: str = ""
+    driver: str = ""
+    kind: str = "gpu"
+    total_memory: int = 0
+    compute_units: int = 1
+    local_memory: int = 0
+    fp64: bool = False
+    fp16: bool = False
+    bf16: bool = False
+    int64_atomics: bool = False
+    host_memory: bool = False
+    """The chip computes in the host's memory (integrated GPU, PoCL)."""
+    fingerprint: str = ""
+    """Equal for two views of the same chip (PCI address where the driver tells, else vendor and name)."""
+    handle: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """Result of looking for chips: those found, or why there are none."""
+
+    found: tuple[Properties, ...] = ()
+    absent: str = ""
+
+
+@dataclass(frozen=True)
+class BufferArg:
+    """A buffer parameter: `slot` of the plan, a fixed extra offset, and the element size in bytes."""
+
+    slot: int
+    offset: int
+    itemsize: int
+
+
+@dataclass(frozen=True)
+class ValueArg:
+    """A scalar that is known only at launch: `get(values)` gives its bytes from the plan's launch-time values."""
+
+    get: Callable[[Sequence[Any]], bytes]
+
+
+KernelArg = BufferArg | ValueArg | bytes
+"""Parameters in kernel order; `bytes` is a scalar or struct fixed at planning time."""
+
+
+class Backend(ABC):
+    """One adapter; an instance is one opened chip. Methods may raise the driver's own exceptions: the core wraps them."""
+
+    name: ClassVar[str]
+    """Word by which users choose it, and `backend=` of its own kernels."""
+    family: ClassVar[str] = ""
+    """Kernels registered for a family serve all its adapters ("cupy" for cuda and rocm)."""
+    dialect: ClassVar[str | None] = None
+    """C dialect the chip compiles ("opencl", "c"), or None: no portable kernels."""
+    preference: ClassVar[int] = 0
+    """Higher wins when two adapters see the same chip, and when npu:0 is chosen."""
+
+    def __init__(self, properties: Properties) -> None:
+        self.properties = properties
+
+    @classmethod
+    @abstractmethod
+    def discover(cls) -> Discovery:
+        """Look for chips without opening them. Never raises: says in `absent` why there are none."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Handle:
+        """`nbytes` (at least 1) of device memory, freed when the handle is. Raises MemoryError when there is none."""
+
+    @abstractmethod
+    def copy_h2d(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
+        """Copy host bytes into the buffer; the source may be reused on return. Ordered after earlier launches."""
+
+    @abstractmethod
+    def copy_d2h(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
+        """Copy `len(target)` bytes of the buffer to the host, after everything launched before; done on return."""
+
+    def copy_d2d(self, target: Handle, target_offset: int, source: Handle, source_offset: int, nbytes: int) -> None:
+        """Copy between two buffers of this chip, which do not overlap. Default: through the host."""
+        data = bytearray(nbytes)
+        self.copy_d2h(memoryview(data), source, source_offset)
+        self.copy_h2d(target, target_offset, memoryview(data))
+
+    def synchronize(self) -> None:
+        """Return when everything launched is done. Default: launches are synchronous, nothing to wait for."""
+
+    def compile(self, source: str) -> Any:
+        """Build a rendered source; returns what `launch` and `bind` take. Raises with the compiler's log."""
+        raise NotImplementedError(f"{self.name} has no compiler")
+
+    def launch(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[Any]) -> None:
+        """Run kernel `name` on `grid` work-items; args are bytes, or (handle, offset in elements, itemsize)."""
+        raise NotImplementedError(f"{self.name} has no compiler")
+
+    def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
+        """A reusable launch with the fixed arguments set. Override where the driver can keep arguments."""
+
+        def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
+            full: list[Any] = []
+            for a in args:
+                if isinstance(a, BufferArg):
+                    full.append((handles[a.slot], offsets[a.slot] + a.offset, a.itemsize))
+                else:
+                    full.append(a.get(values) if isinstance(a, ValueArg) else a)
+            self.launch(program, name, grid, full)
+
+        return run
+
+    def memory_info(self) -> tuple[int, int]:
+        """(free, total) bytes as the driver reports them, without what the pool holds; (0, 0) if it cannot tell."""
+        return 0, self.properties.total_memory
+
+    def active_bytes(self) -> int | None:
+        """Bytes in live handles if the adapter's own pool counts them, else None and the core counts."""
+        return None
+
+    def reserved_bytes(self) -> int | None:
+        """Bytes taken from the driver, cached ones included, or None."""
+        return None
+
+    def empty_cache(self) -> None:
+        """Give cached memory back to the driver."""
+
+    def close(self) -> None:
+        """Called once at interpreter exit, with work possibly in flight."""

@@ -1,0 +1,327 @@
+"""Discovery of backends and chips, and `Device`: one opened chip with its memory, programs and index.
+
+In-tree adapters are found by scanning `torch_fl.backends`, others by the entry-point group `torch_fl.backends`.
+The core never names a chip: order comes from `Backend.preference`, then from the adapter's own order.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import os
+import pkgutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from ..errors import DeviceError, KernelError, OutOfMemoryError, did_you_mean, message
+from ..kernels import source as sources
+from . import settings
+from .adapter import Backend, Discovery, Properties
+
+
+class Buffer:
+    """Raw device memory. Views of one allocation share the Buffer; it is freed with the last of them."""
+
+    __slots__ = ("__weakref__", "device", "handle", "nbytes")
+
+    def __init__(self, device: Device, handle: Any, nbytes: int) -> None:
+        self.device = device
+        self.handle = handle
+        self.nbytes = nbytes
+
+
+class Device:
+    """One opened chip: `index` as in npu:index, its backend, and what has been compiled for it."""
+
+    def __init__(self, index: int, backend: Backend) -> None:
+        self.index = index
+        self.backend = backend
+        self.properties = backend.properties
+        self.is_cpu = backend.properties.kind == "cpu"
+        self.memory_limit: int | None = None
+        self.peak_bytes = 0
+        self.live: dict[int, int] = {}
+        self.compiled = 0
+        self._programs: dict[Any, Any] = {}
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"npu:{self.index} ({self.backend.name}: {self.properties.name})"
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """A Buffer of at least `nbytes`, contents undefined. Raises OutOfMemoryError after emptying the caches."""
+        if self.memory_limit is not None and self.allocated_bytes() + nbytes > self.memory_limit:
+            raise self._out_of_memory(nbytes, f"the limit is {self.memory_limit} bytes")
+        try:
+            handle = self.backend.allocate(nbytes or 1)
+        except MemoryError:
+            handle = self._allocate_again(nbytes)
+        buffer = Buffer(self, handle, nbytes)
+        used = self.allocated_bytes()
+        if used > self.peak_bytes:
+            self.peak_bytes = used
+        return buffer
+
+    def _allocate_again(self, nbytes: int) -> Any:
+        gc.collect()
+        self.backend.empty_cache()
+        try:
+            return self.backend.allocate(nbytes or 1)
+        except MemoryError as error:
+            raise self._out_of_memory(nbytes, str(error)) from None
+
+    def _out_of_memory(self, nbytes: int, because: str) -> OutOfMemoryError:
+        free, total = self.backend.memory_info()
+        return OutOfMemoryError(
+            message(
+                f"{self!r} is out of memory: {nbytes} bytes were asked for",
+                because=f"{because}; {self.allocated_bytes()} bytes are in use, {free} of {total} are free",
+                hint="a smaller batch, or del tensors that are not needed and torch.npu.empty_cache()",
+            )
+        )
+
+    def allocated_bytes(self) -> int:
+        """Bytes in live buffers."""
+        return self.backend.active_bytes() or 0
+
+    def program(self, text: str, defines: Mapping[str, object]) -> Any:
+        """The compiled program of a kernel source under `defines`; compiled once per device."""
+        key = (text, tuple(defines.items()))
+        found = self._programs.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._programs.get(key)
+            if found is None:
+                found = self._programs[key] = self._compile(text, defines)
+        return found
+
+    def _compile(self, text: str, defines: Mapping[str, object]) -> Any:
+        dialect = self.backend.dialect
+        if dialect is None:
+            raise KernelError(f"{self.backend.name} compiles no kernels")
+        rendered = sources.render(text, dialect, defines)
+        try:
+            program = self.backend.compile(rendered)
+        except Exception as error:  # every driver has its own compile error; the log is what matters
+            names = ", ".join(sources.parse(text))
+            raise KernelError(
+                message(f"{self!r} could not compile {names}", because=str(error).strip()[-4000:])
+            ) from error
+        self.compiled += 1
+        return program
+
+
+@dataclass(frozen=True)
+class Found:
+    """One line of `torch-fl devices`: an adapter's chip with its index, or why it has none."""
+
+    backend: str
+    properties: Properties | None
+    index: int | None
+    note: str
+
+
+def backend_classes() -> dict[str, type[Backend]]:
+    """All adapters that are installed, by name."""
+    return {c.name: c for c in _in_tree() | _installed()}
+
+
+def _classes_of(module: Any) -> Iterator[type[Backend]]:
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Backend) and value.__module__ == module.__name__:
+            yield value
+
+
+def _in_tree() -> set[type[Backend]]:
+    package = importlib.import_module("torch_fl.backends")
+    names = [m.name for m in pkgutil.iter_modules(package.__path__)]
+    return {c for n in names for c in _classes_of(importlib.import_module(f"torch_fl.backends.{n}"))}
+
+
+_REGISTERED: dict[str, type[Backend]] = {}
+_BROKEN: dict[str, str] = {}
+
+
+def register_backend(backend: type[Backend]) -> type[Backend]:
+    """Make an adapter known in this process (usable as a class decorator); before the first device is opened."""
+    _REGISTERED[backend.name] = backend
+    return backend
+
+
+def _installed() -> set[type[Backend]]:
+    found = set(_REGISTERED.values())
+    for point in entry_points(group="torch_fl.backends"):
+        try:
+            loaded = point.load()
+        except Exception as error:  # noqa: BLE001 - somebody else's package must not take ours down
+            _BROKEN[point.name] = f"entry point {point.value} failed to load: {error!r}"
+            continue
+        found.update([loaded] if isinstance(loaded, type) else _classes_of(loaded))
+    return found
+
+
+class _Devices:
+    """The chips of this process, opened at first use. A forked child starts over."""
+
+    def __init__(self) -> None:
+        self.opened: list[Device] = []
+        self.found: list[Found] = []
+        self.names: list[str] | None = None
+        self.ready = False
+        self.lock = threading.RLock()
+        self.on_open: list[Callable[[], None]] = []
+
+
+_state = _Devices()
+
+
+def _discover(backend: type[Backend]) -> Discovery:
+    try:
+        return backend.discover()
+    except Exception as error:  # noqa: BLE001 - discover() must not raise; if it does, that is the reason
+        return Discovery(absent=f"discover() failed: {error!r}")
+
+
+def _choose(names: list[str] | None) -> list[type[Backend]]:
+    known = backend_classes()
+    if names is None:
+        return sorted(known.values(), key=lambda b: (-b.preference, b.name))
+    for name in names:
+        if name not in known:
+            raise DeviceError(message(f"there is no backend {name!r}", hint=did_you_mean(name, known)))
+    return [known[n] for n in names]
+
+
+def initialize(names: list[str] | None = None) -> None:
+    """Discover and open the chips of the backends in `names` (default: TORCH_FL_BACKENDS, else all); once per process.
+
+    Raises DeviceError for an unknown name, for a different choice after devices were opened, or when there is no chip.
+    """
+    with _state.lock:
+        if _state.ready:
+            if names is not None and names != _state.names:
+                raise DeviceError(
+                    message(
+                        f"the devices were already opened with {_state.names or 'all backends'}",
+                        hint="call torch_fl.init(backends=...) before the first use, or set TORCH_FL_BACKENDS",
+                    )
+                )
+            return
+        wanted = names if names is not None else settings.backends()
+        _open(wanted)
+        _state.names, _state.ready = wanted, True
+    for callback in _state.on_open:
+        callback()
+
+
+def _open(wanted: list[str] | None) -> None:
+    opened: list[Device] = []
+    found: list[Found] = []
+    seen: dict[str, int] = {}
+    for backend in _choose(wanted):
+        discovery = _discover(backend)
+        if not discovery.found:
+            found.append(Found(backend.name, None, None, discovery.absent))
+        for properties in discovery.found:
+            twin = seen.get(properties.fingerprint)
+            # A chip that two adapters see is opened once, unless the user asked for both by name.
+            if twin is not None and properties.fingerprint and wanted is None:
+                found.append(Found(backend.name, properties, None, f"same chip as npu:{twin}"))
+                continue
+            try:
+                device = Device(len(opened), backend(properties))
+            except Exception as error:  # noqa: BLE001 - a chip that does not open is reported, not fatal
+                found.append(Found(backend.name, properties, None, f"could not be opened: {error}"))
+                continue
+            seen.setdefault(properties.fingerprint, device.index)
+            opened.append(device)
+            found.append(Found(backend.name, properties, device.index, ""))
+    found += [Found(name, None, None, reason) for name, reason in _BROKEN.items()]
+    _state.found = found
+    if not opened:
+        reasons = "; ".join(f"{f.backend}: {f.note}" for f in found)
+        raise DeviceError(
+            message("no device was found", because=reasons or "no backend is installed", hint="torch-fl devices")
+        )
+    _state.opened = opened
+
+
+def devices() -> list[Device]:
+    """The opened devices, in index order; opens them at first use."""
+    if not _state.ready:
+        initialize()
+    return _state.opened
+
+
+def device_at(index: int | None) -> Device:
+    """The device of npu:index (None: the current one). Raises DeviceError for an index that does not exist."""
+    opened = devices()
+    if index is None:
+        index = _current.index
+    if not 0 <= index < len(opened):
+        raise DeviceError(f"npu:{index} does not exist: this machine has {len(opened)} device(s), npu:0 is the first")
+    return opened[index]
+
+
+def discoveries() -> list[Found]:
+    """What every adapter found or why it found nothing."""
+    try:
+        devices()
+    except DeviceError:
+        if not _state.found:
+            raise
+    return _state.found
+
+
+class _Current(threading.local):
+    index = 0
+
+
+_current = _Current()
+
+
+def current_index() -> int:
+    """Index of this thread's current device."""
+    return _current.index
+
+
+def set_current_index(index: int) -> None:
+    """Make npu:index this thread's current device."""
+    _current.index = device_at(index).index
+
+
+def is_initialized() -> bool:
+    """Whether devices have been opened in this process."""
+    return _state.ready
+
+
+def in_forked_child() -> bool:
+    """Whether this process was forked from one that had opened its devices: drivers do not survive a fork."""
+    return _forked
+
+
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = _forked or _state.ready
+    _state.lock = threading.RLock()
+
+
+@atexit.register
+def _close() -> None:
+    for device in _state.opened:
+        try:
+            device.backend.close()
+        except Exception:  # noqa: BLE001 - the interpreter is going down; there is nobody to tell
+            pass
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,33 @@
+"""Every environment variable of torch_fl, read here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def backends() -> list[str] | None:
+    """TORCH_FL_BACKENDS: comma-separated adapters to use, in order of preference; unset means all, best first."""
+    text = os.environ.get("TORCH_FL_BACKENDS", "")
+    return [n.strip() for n in text.split(",") if n.strip()] or None
+
+
+def fallback_policy() -> str:
+    """TORCH_FL_FALLBACK: "allow", "warn" (default) or "error"."""
+    return os.environ.get("TORCH_FL_FALLBACK", "warn")
+
+
+def log_level() -> str:
+    """TORCH_FL_LOG: "WARNING" (default), "INFO" or "DEBUG" (one line per op)."""
+    return os.environ.get("TORCH_FL_LOG", "WARNING")
+
+
+def cache_dir() -> Path:
+    """TORCH_FL_CACHE: folder for compiled host kernels; default ~/.cache/torch_fl."""
+    named = os.environ.get("TORCH_FL_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "torch_fl"
+
+
+def host_compiler() -> str | None:
+    """TORCH_FL_CC (else CC): the C compiler of the host adapter; unset means cc, gcc or clang from the path."""
+    return os.environ.get("TORCH_FL_CC") or os.environ.get("CC") or None

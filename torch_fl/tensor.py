@@ -1,0 +1,88 @@
+"""The wrapper subclass: torch sees an `npu:0` tensor without storage, we keep metadata (Spec) and a Buffer.
+
+To C++ every such tensor lives on index 0: the Python device guard knows one device, and backward on another index
+would hit an assert in the autograd engine. The real index is in the Spec and shown by the Python property `device`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .runtime.devices import Buffer, Device
+from .spec import Spec, contiguous_spec
+
+_make: Callable[..., Any] = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+_inference_on: Callable[[], bool] = torch.is_inference_mode_enabled
+NPU0 = torch.device("npu", 0)
+_DEVICES: dict[int, torch.device] = {}
+
+
+class Tensor(torch.Tensor):
+    """A tensor on a virtual device. Users never name this class: torch functions return it."""
+
+    _buffer: Buffer
+    _spec: Spec
+    _offset: int
+
+    # Without this every torch function on the tensor takes the slow __torch_function__ route.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The real device; C++ believes in index 0."""
+        return torch_device(self._spec.device)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise NotImplementedError  # replaced by dispatch.install(): the route needs this module first
+
+
+def wrap(buffer: Buffer, spec: Spec, offset: int = 0) -> Tensor:
+    """A tensor over `buffer`: no copy. `offset` in elements."""
+    tensor = (
+        _make(Tensor, spec.shape, dtype=spec.dtype, device=NPU0)
+        if spec.row_major and not offset
+        else _make(Tensor, spec.shape, spec.strides, offset, dtype=spec.dtype, device=NPU0)
+    )
+    tensor._buffer = buffer
+    tensor._spec = spec
+    tensor._offset = offset
+    return tensor  # type: ignore[no-any-return]
+
+
+def wrap_view(base: Tensor, spec: Spec, offset: int) -> Tensor:
+    """A view of `base`: shares its buffer. Under inference mode a view of a normal tensor must be a normal tensor."""
+    if _inference_on() and not base.is_inference():
+        with torch.inference_mode(False):
+            return wrap(base._buffer, spec, offset)
+    return wrap(base._buffer, spec, offset)
+
+
+def empty(shape: tuple[int, ...], dtype: torch.dtype, device: Device) -> Tensor:
+    """A row-major tensor with undefined contents."""
+    spec = contiguous_spec(shape, dtype, device)
+    return wrap(device.allocate(spec.numel * spec.itemsize), spec)
+
+
+def empty_spec(spec: Spec) -> Tensor:
+    """A tensor with the given layout and undefined contents."""
+    return wrap(spec.device.allocate(spec.extent * spec.itemsize), spec)
+
+
+def torch_device(device: Device) -> torch.device:
+    """The torch.device users see."""
+    found = _DEVICES.get(device.index)
+    if found is None:
+        found = _DEVICES[device.index] = torch.device("npu", device.index)
+    return found
+
+
+def same_layout(tensor: Tensor) -> bool:
+    """Whether C++ and the Spec agree on shape and strides; for tests and assertions."""
+    spec = tensor._spec
+    return tuple(tensor.shape) == spec.shape and tuple(tensor.stride()) == spec.strides
