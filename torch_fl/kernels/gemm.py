@@ -1,0 +1,103 @@
+"""Matrix products of any strides and up to two batch dimensions: which kernel of native/gemm.c runs, and with what.
+
+Transposes, broadcasts and views cost nothing here: every kernel takes the strides of all operands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..errors import Unsupported
+from .types import ctype
+
+if TYPE_CHECKING:
+    from ..plan import Builder, Layout, Ref, Value
+
+Number = "float | int | Value"
+TILE = 4
+
+
+def emit_gemm(
+    b: Builder,
+    out: Ref,
+    a: Ref,
+    x: Ref,
+    *,
+    bias: Ref | None = None,
+    alpha: float | int | Value = 1,
+    beta: float | int | Value = 0,
+    c: Ref | None = None,
+    sum_batch: bool = False,
+) -> None:
+    """out = alpha * (a @ x) + beta * c + bias.
+
+    Shapes: out [..., m, n], a [..., m, k], x [..., k, n] with equal batch dimensions (up to two); c and bias
+    broadcast to out. With `sum_batch`, a [s, m, k] and x [s, k, n] are multiplied and summed over s into out [m, n].
+    c is not read where beta is 0. Half types accumulate in float32. out must share no memory with a and x.
+    Raises Unsupported for bool and complex.
+    """
+    if bias is not None and c is not None:
+        emit_gemm(b, out, a, x, alpha=alpha, beta=beta, c=c, sum_batch=sum_batch)
+        b.call("aten::add.Tensor", out, bias, out=out)
+        return
+    if bias is not None:
+        c, beta = bias, 1
+    if out.numel == 0:
+        return
+    problem = Problem(b, out, a, x, c, sum_batch)
+    _tile(b, problem, alpha, 0 if c is None else beta)
+
+
+class Problem:
+    """One product: operands padded to [b0, b1, s, m, n], [b0, b1, s, m, k], [b0, b1, s, k, n]."""
+
+    def __init__(self, b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, sum_batch: bool) -> None:
+        if torch.bool in (out.dtype, a.dtype, x.dtype):
+            raise Unsupported("dtype bool")
+        c = out if c is None else c.expand(out.shape)
+        self.out, self.c = (_pad(r.unsqueeze(-3), 5) for r in (out, c))
+        self.a, self.x = (_pad(r if sum_batch else r.unsqueeze(-3), 5) for r in (a, x))
+        self.acc = _acc(torch.promote_types(a.dtype, x.dtype))
+        self.m, self.n = out.shape[-2:]
+        self.k, self.s = a.shape[-1], self.a.shape[2]
+        self.batch = self.out.shape[0] * self.out.shape[1]
+
+    @property
+    def layout(self) -> Layout:
+        """Sizes (n, m, k, b1, b0, s) and strides of out, a, x, c."""
+        from ..plan import Layout
+
+        o, a, x, c = (r.strides for r in (self.out, self.a, self.x, self.c))
+        sizes = (self.n, self.m, self.k, self.out.shape[1], self.out.shape[0], self.s)
+        rows = [(r[4], r[3], 0, r[1], r[0], 0) for r in (o, c)]
+        left = (0, a[3], a[4], a[1], a[0], a[2])
+        right = (x[4], 0, x[3], x[1], x[0], x[2])
+        return Layout(sizes, (rows[0], left, right, rows[1]))
+
+    def defines(self, b: Builder) -> dict[str, object]:
+        """Types of all operands and of the accumulator."""
+        found = b.types(T_o=self.out.dtype, T_a=self.a.dtype, T_x=self.x.dtype, T_c=self.c.dtype)
+        b.types(ACC=self.acc)
+        return found | {"ACC": ctype(self.acc).compute}
+
+
+def _pad(ref: Ref, ndim: int) -> Ref:
+    while ref.ndim < ndim:
+        ref = ref.unsqueeze(0)
+    return ref
+
+
+def _acc(dtype: torch.dtype) -> torch.dtype:
+    """The dtype sums are kept in: float32 for halves, at least int32 for integers."""
+    if dtype.is_floating_point:
+        return dtype if dtype == torch.float64 else torch.float32
+    return dtype if dtype.itemsize >= 4 else torch.int32
+
+
+def _tile(b: Builder, p: Problem, alpha: float | int | Value, beta: float | int | Value) -> None:
+    """Any strides on any chip: one work-item per small tile of the output."""
+    grid = -(-p.n // TILE) * -(-p.m // TILE) * p.batch
+    args = [p.out, p.a, p.x, p.c, alpha, beta, p.layout]
+    b.launch("gemm.c", "gemm_tile", grid, args, p.defines(b))
