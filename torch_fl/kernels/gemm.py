@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..errors import Unsupported
+from .pointwise import emit
 from .types import ctype
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def emit_gemm(
     """
     if bias is not None and c is not None:
         emit_gemm(b, out, a, x, alpha=alpha, beta=beta, c=c, sum_batch=sum_batch)
-        b.call("aten::add.Tensor", out, bias, out=out)
+        emit(b, {"o": (out, "product + bias")}, {"product": out, "bias": bias}, {}, _acc(out.dtype))
         return
     if bias is not None:
         c, beta = bias, 1
