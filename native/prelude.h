@@ -36,3 +36,15 @@ FUNC ushort f32_to_bf16(float f) {
 #define LAYOUT(K) \
   typedef struct { IDX rank; IDX size[MAX_RANK]; IDX stride[K][MAX_RANK]; } Layout##K;
 LAYOUT(1) LAYOUT(2) LAYOUT(3) LAYOUT(4) LAYOUT(5) LAYOUT(6) LAYOUT(7) LAYOUT(8)
+
+// The place of index i in a dimension of n elements. Out of bounds: -1, and the first one of all is noted in `seen`
+// (code of the op, index, size) for the host. `wrap`: negative indices count from the end.
+FUNC long checked(long i, long n, int wrap, GLOBAL long* seen, int code) {
+  long at = wrap && i < 0 ? i + n : i;
+  if (at >= 0 && at < n) return at;
+  if (cas32((volatile GLOBAL uint*)seen, 0u, (uint)code) == 0u) {
+    seen[1] = i;
+    seen[2] = n;
+  }
+  return -1;
+}

@@ -78,6 +78,7 @@ class _Crossing:
         if not isinstance(tensor, Tensor):
             return tensor
         buffer, spec = tensor._buffer, tensor._spec
+        buffer.device.check()
         entry = self.storages.get(id(buffer))
         if entry is None:
             storage = torch.UntypedStorage(buffer.nbytes, device=_CPU)
@@ -144,6 +145,7 @@ def download(tensor: Tensor) -> torch.Tensor:
     if spec.extent:
         target = memoryview(flat.view(torch.uint8).numpy())
         buffer.device.backend.copy_d2h(target, buffer.handle, tensor._offset * spec.itemsize)
+    buffer.device.check()
     return flat.as_strided(spec.shape, spec.strides)
 
 

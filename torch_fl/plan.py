@@ -20,7 +20,7 @@ from .infer import Inferred, Out
 from .kernels import source as sources
 from .kernels.types import ctype, pack
 from .runtime.adapter import BufferArg, KernelArg, ValueArg
-from .runtime.devices import Device
+from .runtime.devices import Buffer, Device
 from .spec import Ints, Spec, contiguous_strides, spec_of
 from .tensor import Tensor, wrap, wrap_view
 
@@ -194,7 +194,7 @@ class Builder:
         self.inputs = list(inputs)
         self.outs = list(inferred.outs)
         self.pack = inferred.pack
-        self.allocs: list[int] = []
+        self.allocs: list[int | Buffer] = []
         self.steps: list[Step] = []
         self.n_launches = 0
         self.out_refs: dict[int, Ref] = {}
@@ -244,6 +244,17 @@ class Builder:
     def _alloc(self, spec: Spec) -> Ref:
         self.allocs.append(spec.extent * spec.itemsize)
         return Ref(len(self.inputs) + len(self.allocs) - 1, spec.shape, spec.strides, spec.dtype)
+
+    def guard(self) -> Ref:
+        """Where kernels note indices out of bounds (`checked` in the prelude); arms the check at the next read."""
+        guard = self.device.guard
+
+        def arm(handles: list[Any], offsets: list[int], values: Sequence[Any]) -> None:
+            guard.armed = True
+
+        self.steps.append(arm)
+        self.allocs.append(guard.buffer)
+        return Ref(len(self.inputs) + len(self.allocs) - 1, (4,), (1,), torch.int64)
 
     def contiguous(self, ref: Ref) -> Ref:
         """`ref` itself if it is row-major, else a row-major copy."""
@@ -442,7 +453,7 @@ class Plan:
         handles = [t._buffer.handle for t in tensors]
         offsets = [t._offset for t in tensors]
         if self.single:
-            buffer = self.device.allocate(self.allocs[0])
+            buffer = self.device.allocate(self.allocs[0])  # type: ignore[arg-type]
             handles.append(buffer.handle)
             offsets.append(0)
             self.steps[0](handles, offsets, values)
@@ -453,7 +464,7 @@ class Plan:
         return self._general(tensors, handles, offsets, values)
 
     def _general(self, tensors: Sequence[Tensor], handles: list[Any], offsets: list[int], values: Sequence[Any]) -> Any:
-        buffers = [self.device.allocate(n) for n in self.allocs]
+        buffers = [self.device.allocate(n) if type(n) is int else n for n in self.allocs]
         handles += [b.handle for b in buffers]
         offsets += [0] * len(buffers)
         for step in self.steps:

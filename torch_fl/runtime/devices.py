@@ -21,6 +21,7 @@ from ..errors import DeviceError, KernelError, OutOfMemoryError, did_you_mean, m
 from ..kernels import source as sources
 from . import settings
 from .adapter import Backend, Discovery, Properties
+from .guard import Guard
 
 
 class Buffer:
@@ -47,6 +48,7 @@ class Device:
         self.live: dict[int, int] = {}
         self.compiled = 0
         self._programs: dict[Any, Any] = {}
+        self._guard: Guard | None = None
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -83,6 +85,19 @@ class Device:
                 hint="a smaller batch, or del tensors that are not needed and torch.npu.empty_cache()",
             )
         )
+
+    @property
+    def guard(self) -> Guard:
+        """Where kernels note indices that are out of bounds."""
+        if self._guard is None:
+            with self._lock:
+                self._guard = self._guard or Guard(self)
+        return self._guard
+
+    def check(self) -> None:
+        """Raise IndexError for an index that a kernel found out of bounds since the last check; waits only then."""
+        if self._guard is not None and self._guard.armed:
+            self._guard.check()
 
     def allocated_bytes(self) -> int:
         """Bytes in live buffers."""
