@@ -5,10 +5,69 @@ Importing this package is light; the names below load what they need at first us
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 # A checkout keeps backends/ and native/ beside the package; an installed package holds them inside.
 if (_Path(__file__).parent.parent / "backends" / "__init__.py").is_file():
     __path__.append(str(_Path(__file__).parent.parent))
 
-import torch as _torch  # noqa: F401 - runs our entry point, which registers the device type
+import torch as _torch  # noqa: F401 - its import runs our entry point, which registers the device type
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "init": "api",
+    "device": "api",
+    "device_count": "api",
+    "devices": "api",
+    "virtualize": "virtual",
+    "devirtualize": "virtual",
+    "set_fallback": "fallback",
+    "get_fallback": "fallback",
+    "FallbackWarning": "fallback",
+    "set_log_level": "telemetry",
+    "console": "telemetry",
+    "trace": "telemetry",
+    "budget": "telemetry",
+    "Backend": "runtime.adapter",
+    "register_backend": "runtime.devices",
+    "kernel": "registry",
+    "pointwise": "ops.rows",
+    "Error": "errors",
+    "DeviceError": "errors",
+    "FallbackError": "errors",
+    "KernelError": "errors",
+    "OutOfMemoryError": "errors",
+    "RegistryError": "errors",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604
+
+if _TYPE_CHECKING:
+    from .api import device, device_count, devices, init
+    from .errors import DeviceError, Error, FallbackError, KernelError, OutOfMemoryError, RegistryError
+    from .fallback import FallbackWarning, get_fallback, set_fallback
+    from .ops.rows import pointwise
+    from .registry import kernel
+    from .runtime.adapter import Backend
+    from .runtime.devices import register_backend
+    from .telemetry import budget, console, set_log_level, trace
+    from .virtual import devirtualize, virtualize
+
+
+def __getattr__(name: str) -> _Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        from .errors import did_you_mean
+
+        raise AttributeError(f"module 'torch_fl' has no attribute {name!r}; {did_you_mean(name, _PUBLIC)}")
+    value = getattr(_import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

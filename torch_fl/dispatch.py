@@ -14,9 +14,10 @@ import torch
 from . import infer, survive
 from .errors import Error, describe_call, message
 from .registry import find_handler, static_of
-from .routes import AnyPlan, CallPlan, decomposing, make_plan
+from .routes import AnyPlan, CallPlan, decomposing, find_tensors, home, make_plan
+from .runtime import settings
 from .runtime.devices import Device, current_index, device_at
-from .schema import NotOurs, make_binder, params_of
+from .schema import NotOurs, bind_all, make_binder, params_of
 from .tensor import Tensor
 
 MAX_PLANS = 2048
@@ -49,7 +50,7 @@ def _functional(func: Any) -> Any:
 
 _OPS: dict[Any, Op] = {}
 listener: Any = None
-"""The telemetry sink, or None. Set through `telemetry.record.listen`."""
+"""The telemetry hub while somebody listens, else None. Set through `telemetry.listen`."""
 
 
 def op_of(func: Any) -> Op:
@@ -68,8 +69,9 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     op = _OPS.get(func)
     if op is None:
         op = op_of(func)
-    if listener is not None:
-        return listener.run(op, args, kwargs)
+    watching = listener
+    if watching is not None:
+        return watching.run(op, args, kwargs)
     if op.handler is not None:
         return op.handler(*args, **kwargs)
     key, tensors, values = op.bind(args, kwargs)
@@ -85,6 +87,9 @@ def planned(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     plan = op.plans.get(key)
     if plan is None:
         plan = find_plan(op, key, tensors, args, kwargs)
+    watching = listener
+    if watching is not None:
+        watching.planned(plan, tensors)
     return plan(tensors, values, args, kwargs)
 
 
@@ -123,18 +128,17 @@ def _common_device(op: Op, tensors: Sequence[Any], kwargs: dict[str, Any]) -> De
         return None
     if devices:
         return devices.pop()
-    wanted = kwargs.get("device")
-    return device_at(wanted.index if isinstance(wanted, torch.device) else None)
+    return home(kwargs.get("device"))
 
 
 def _migrate(op: Op, tensors: Sequence[Any], args: Any, kwargs: Any) -> Any:
     """Bring all tensors to one device (that of a written tensor, else of the largest) and run there."""
     from .ops.copy import to_device
 
-    written = [p.name for p in params_of(op.func) if p.written]
-    ours = [t for t in tensors if type(t) is Tensor]
-    home = ours[0] if written else max(ours, key=lambda t: t._spec.numel * t._spec.itemsize)
-    device = home._spec.device
+    bound = bind_all(op.func, args, kwargs)
+    written = find_tensors([bound[p.name] for p in params_of(op.func) if p.written])
+    ours = written or [t for t in tensors if type(t) is Tensor]
+    device = max(ours, key=lambda t: t._spec.numel * t._spec.itemsize)._spec.device
 
     def move(tensor: Any) -> Any:
         return to_device(tensor, device)
@@ -169,7 +173,10 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def install() -> None:
-    """Put the route into the tensor class."""
+    """Put the route and the overridden methods into the tensor class."""
+    from . import tensor_methods
+
+    tensor_methods.install()
     Tensor.__torch_dispatch__ = classmethod(_torch_dispatch)  # type: ignore[assignment]
 
 
@@ -179,3 +186,7 @@ def current_device() -> Device:
 
 
 install()
+if settings.log_level() != "WARNING":
+    from .telemetry.log import set_log_level
+
+    set_log_level(settings.log_level())

@@ -74,9 +74,10 @@ def _register() -> None:
         aten.impl(name, _bound(func))
     _libraries.extend([everything, aten])
     from . import survive
+    from .compat import module_apply
 
     survive.install()
-    _teach_tensors()
+    module_apply.patch_module_apply()
 
 
 _EXPLICIT = (
@@ -98,7 +99,3 @@ def _boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
     from .dispatch import boxed
 
     return boxed(func, *args, **kwargs)
-
-
-def _teach_tensors() -> None:
-    """Nothing yet that must be known before the first device tensor exists."""

@@ -5,6 +5,7 @@ view -> own kernel -> family kernel -> portable kernel -> decomposition -> fallb
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -17,7 +18,7 @@ from .errors import Unsupported
 from .infer import Inferred, infer, map_tensors, run_on_meta
 from .plan import Builder, Plan, Ref, Value
 from .registry import Kernel, find_kernels, find_overload
-from .runtime.devices import Device
+from .runtime.devices import Device, device_at
 from .schema import bind_all, functional_of, is_view, params_of
 from .spec import Spec, spec_of
 from .tensor import Tensor, wrap, wrap_view
@@ -90,6 +91,7 @@ class Decomposition(CallPlan):
         if mark in _running.marks:
             raise _Circular(mark)
         _running.marks.append(mark)
+        outer, _running.home = _running.home, tensors[0]._spec.device if tensors else _running.home
         try:
             return self.run(args, kwargs)
         except _Circular as circle:
@@ -101,6 +103,7 @@ class Decomposition(CallPlan):
                 raise
         finally:
             _running.marks.pop()
+            _running.home = outer
         self.route, self.reason = "fallback", self.reason or "no kernel"
         self.run = lambda a, k: fallback.run(self.func, a, k, find_tensors(a, k)[0]._spec.device, self.reason)
         return self.run(args, kwargs)
@@ -115,9 +118,22 @@ class _Circular(Exception):
 class _Running(threading.local):
     def __init__(self) -> None:
         self.marks: list[Any] = []
+        self.home: Device | None = None
 
 
 _running = _Running()
+
+
+def home(device: torch.device | None) -> Device:
+    """The device a factory means by `device`.
+
+    C++ composites make tensors from `self.options()`, where every chip is index 0: inside a decomposition that is
+    the chip of the op's tensors.
+    """
+    index = None if device is None else device.index
+    if _running.home is not None and not index:
+        return _running.home
+    return device_at(index)
 
 
 def decomposing() -> bool:
@@ -262,13 +278,12 @@ def _partly_overlap(a: Tensor, b: Tensor) -> bool:
 
 def _arguments(entry: Kernel, bound: dict[str, Any], tensors: Sequence[Tensor]) -> dict[str, Any]:
     """The kernel function's arguments: Refs for tensors, Values for launch-time numbers, in binder order."""
-    place = {id(t): i for i, t in reversed(list(enumerate(tensors)))}
     func_params = {p.name: p for p in params_of(find_overload(entry.aten))}
-    counter = [0]
+    # By position, as the binder collects them: x * x and x * y share a plan, so identity must not count.
+    slots, numbers = itertools.count(), itertools.count()
 
     def value_of(item: Any, kind: type | None = None) -> Any:
-        index = counter[0]
-        counter[0] += 1
+        index = next(numbers)
         return Value(kind or type(item), lambda values: values[index])
 
     def convert(item: Any) -> Any:
@@ -276,7 +291,7 @@ def _arguments(entry: Kernel, bound: dict[str, Any], tensors: Sequence[Tensor]) 
             return None
         if isinstance(item, Tensor):
             spec = item._spec
-            return Ref(place[id(item)], spec.shape, spec.strides, spec.dtype)
+            return Ref(next(slots), spec.shape, spec.strides, spec.dtype)
         if isinstance(item, torch.Tensor):
             return value_of(item.item(), _number_kind(item.dtype))
         return value_of(item)

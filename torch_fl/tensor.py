@@ -30,11 +30,6 @@ class Tensor(torch.Tensor):
     # Without this every torch function on the tensor takes the slow __torch_function__ route.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        """The real device; C++ believes in index 0."""
-        return torch_device(self._spec.device)
-
     @classmethod
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from ..dispatch import call, current_device, op_of, planned
+from ..dispatch import call, op_of, planned
 from ..fallback import download, upload
 from ..kernels.pointwise import emit_copy
 from ..plan import Builder, Ref
 from ..registry import handler, kernel
-from ..routes import give_layout, set_content
-from ..runtime.devices import Device, device_at
+from ..routes import give_layout, home, set_content
+from ..runtime.devices import Device
 from ..schema import NotOurs
 from ..spec import Spec, contiguous_spec, spec_of
 from ..tensor import Tensor, empty, empty_spec, wrap, wrap_view
@@ -20,10 +20,6 @@ from ..tensor import Tensor, empty, empty_spec, wrap, wrap_view
 _ATEN = torch.ops.aten
 _CPU = torch.device("cpu")
 _STRIDED = (None, torch.strided)
-
-
-def _device_of(device: torch.device | None) -> Device:
-    return current_device() if device is None else device_at(device.index)
 
 
 def _check_layout(layout: torch.layout | None) -> None:
@@ -44,7 +40,7 @@ def empty_memory_format(
     """A tensor with undefined contents; row-major, or channels-last where asked."""
     _check_layout(layout)
     dtype = dtype or torch.get_default_dtype()
-    where = _device_of(device)
+    where = home(device)
     if memory_format in (None, torch.contiguous_format):
         return empty(tuple(size), dtype, where)
     meta = torch.empty(size, dtype=dtype, device="meta", memory_format=memory_format)
@@ -63,7 +59,7 @@ def empty_strided(
 ) -> Tensor:
     """A tensor of a given layout with undefined contents."""
     _check_layout(layout)
-    return empty_spec(spec_of(tuple(size), tuple(stride), dtype or torch.get_default_dtype(), _device_of(device)))
+    return empty_spec(spec_of(tuple(size), tuple(stride), dtype or torch.get_default_dtype(), home(device)))
 
 
 def contiguous(tensor: Tensor) -> Tensor:
@@ -85,12 +81,11 @@ def to_device(tensor: torch.Tensor, device: Device) -> Tensor:
 
 
 def _same_device(self: torch.Tensor, device: torch.device | None) -> bool:
-    """Whether a request for `device` can be served where `self` is (npu without an index means: stay)."""
+    """Whether a request for `device` is served where `self` is."""
     if device is None:
         return True
-    if device.type != "npu":
-        return False
-    return device.index is None or device.index == self._spec.device.index  # type: ignore[attr-defined]
+    here: Device = self._spec.device  # type: ignore[attr-defined]
+    return device.type == "npu" and (device.index is None or home(device) is here)
 
 
 @kernel("aten::copy_", elementwise=True)
@@ -154,7 +149,7 @@ def to_copy(
     if type(self) is Tensor and _same_device(self, device):
         return planned(_TO_COPY, (self,), {"dtype": dtype, "memory_format": memory_format})  # type: ignore[no-any-return]
     if device is not None and device.type == "npu":
-        where = _device_of(device)
+        where = home(device)
         plain = download(self) if type(self) is Tensor else self
         if dtype not in (None, plain.dtype) or memory_format not in (None, torch.preserve_format):
             plain = _ATEN._to_copy.default(plain, dtype=dtype, memory_format=memory_format)

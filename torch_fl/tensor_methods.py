@@ -1,0 +1,199 @@
+"""What must be overridden on the wrapper because C++ cannot know it: real device index, moves between chips, host access.
+
+`Tensor` (tensor.py) takes these in; they live apart so that the class itself stays small.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import _tensor_str
+
+from . import survive
+from .compat.module_apply import OURS
+from .errors import message
+from .tensor import Tensor, torch_device
+
+_DEVICE_LIKE = (str, torch.device, int)
+
+
+class _Move(torch.autograd.Function):
+    """A copy to another device whose gradient goes back to the chip the input came from."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, device: torch.device, options: dict[str, Any]) -> torch.Tensor:
+        ctx.device, ctx.dtype = tensor.device, tensor.dtype
+        return torch.ops.aten._to_copy.default(tensor, device=device, **options)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0].to(device=ctx.device, dtype=ctx.dtype), None, None
+
+
+def _wanted_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device | None:
+    """The device that a call of `to` names, in any of its forms."""
+    first = args[0] if args else kwargs.get("device", kwargs.get("other"))
+    if isinstance(first, torch.Tensor):
+        return first.device
+    if not isinstance(first, _DEVICE_LIKE) or isinstance(first, bool):
+        return None
+    device = torch.device("npu", first) if isinstance(first, int) else torch.device(first)
+    if device.type == "npu" and device.index is None:
+        from .runtime.devices import current_index
+
+        return torch.device("npu", current_index())
+    return device
+
+
+def to(self: Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """torch.Tensor.to, with chips that C++ cannot tell apart told apart."""
+    device = _wanted_device(args, kwargs)
+    here = self._spec.device.index
+    if device is None or (here == 0 and (device.type != "npu" or device.index == 0)):
+        return torch._C.TensorBase.to(self, *args, **kwargs)
+    if device.type == "npu" and device.index == here:
+        # Same chip: the index that C++ would compare is not ours, so the device is left out of the call.
+        options = {**_options(self, args, kwargs), "copy": _copy_flag(args, kwargs)}
+        return torch._C.TensorBase.to(self, options.pop("dtype", self.dtype), **options)
+    return _Move.apply(self, device, _options(self, args, kwargs))  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _options(self: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """dtype and memory format of a call of `to`; flags that mean nothing for a real copy are dropped."""
+    first = args[0] if args else kwargs.get("other")
+    dtype = kwargs.get("dtype") or next((a for a in args if isinstance(a, torch.dtype)), None)
+    if isinstance(first, torch.Tensor):
+        dtype = first.dtype
+    found = {"dtype": dtype, "memory_format": kwargs.get("memory_format")}
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _copy_flag(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """`copy` of a call of `to`: a keyword, or the last of the positional flags (dtype, non_blocking, copy)."""
+    flags = [a for a in args if isinstance(a, bool)]
+    return bool(kwargs.get("copy", flags[1] if len(flags) > 1 else False))
+
+
+def cpu(self: Tensor, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
+    """A copy on the host."""
+    return to(self, "cpu", memory_format=memory_format)
+
+
+def get_device(self: Tensor) -> int:
+    """Index of the device."""
+    return self._spec.device.index
+
+
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """As torch has it: only `force=True` copies to the host. Raises TypeError otherwise."""
+    if force:
+        return self.detach().cpu().resolve_conj().resolve_neg().numpy()
+    raise TypeError(
+        f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+    )
+
+
+def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+    return numpy(self)
+
+
+def tolist(self: Tensor) -> Any:
+    """Nested Python lists of the values; waits for the device."""
+    return self.detach().cpu().tolist()
+
+
+def __repr__(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    host = self.detach().cpu()
+    body = tensor_contents if tensor_contents is not None else _tensor_str._tensor_str(host, len("tensor("))
+    suffixes = [f"device='{self.device}'"]
+    if host.dtype not in (torch.get_default_dtype(), torch.int64, torch.bool, torch.complex64):
+        suffixes.append(f"dtype={host.dtype}")
+    if host.numel() == 0 and host.dim() != 1:
+        suffixes.insert(0, f"size={tuple(host.shape)}")
+    if self.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+    elif self.requires_grad:
+        suffixes.append("requires_grad=True")
+    text = _tensor_str._add_suffixes("tensor(" + body, suffixes, 0, force_newline=False)
+    return f"Parameter containing:\n{text}" if isinstance(self, torch.nn.Parameter) else text
+
+
+def __format__(self: Tensor, spec: str) -> str:
+    if self.dim() == 0:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+def __reduce_ex__(self: Tensor, proto: Any) -> Any:
+    """Pickle as a plain CPU tensor: a file or another process never sees a handle."""
+    host = self.detach().cpu()
+    if isinstance(self, torch.nn.Parameter):
+        host = torch.nn.Parameter(host, self.requires_grad)
+    elif self.requires_grad and self.is_leaf:
+        host.requires_grad_()
+    return host.__reduce_ex__(proto)
+
+
+def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """A copy on the same device, with gradient and attributes; only leaves can be copied, as in torch."""
+    if id(self) in memo:
+        return memo[id(self)]  # type: ignore[no-any-return]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage"
+        )
+    import copy
+
+    with torch.no_grad():
+        made: torch.Tensor = self.detach().clone()
+    if isinstance(self, torch.nn.Parameter):
+        made = torch.nn.Parameter(made, self.requires_grad)
+    else:
+        made.requires_grad_(self.requires_grad)
+    memo[id(self)] = made
+    if self.grad is not None:
+        made.grad = copy.deepcopy(self.grad, memo)
+    own = {k: v for k, v in vars(self).items() if k not in OURS}
+    vars(made).update(copy.deepcopy(own, memo))
+    return made
+
+
+def register_hook(self: Tensor, hook: Any) -> Any:
+    """torch's register_hook; an exception in the hook is raised when the backward pass is over."""
+    return torch.Tensor.register_hook(self, survive.guard_hook(hook))
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> Any:
+    """torch's register_post_accumulate_grad_hook, guarded in the same way."""
+    return torch.Tensor.register_post_accumulate_grad_hook(self, survive.guard_hook(hook))
+
+
+def _get_data(self: Tensor) -> torch.Tensor:
+    return torch._C.TensorBase.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
+
+
+def _set_data(self: Tensor, value: torch.Tensor) -> None:
+    """`x.data = y`: same identity, the content of y. A y on the host turns x into a host tensor, as for CUDA."""
+    from .routes import set_content
+
+    if isinstance(value, Tensor):
+        set_content(self, value.detach())  # type: ignore[arg-type]
+    elif type(value) in (torch.Tensor, torch.nn.Parameter):
+        from .virtual import replace_content
+
+        replace_content(self, value.detach())
+    else:
+        raise TypeError(message(f"Variable data has to be a tensor, but got {type(value).__name__}"))
+
+
+def install() -> None:
+    """Put the overrides into the class."""
+    for fn in (
+        to, cpu, get_device, numpy, __array__, tolist, __repr__, __format__, __reduce_ex__, __deepcopy__,
+        register_hook, register_post_accumulate_grad_hook,
+    ):  # fmt: skip
+        setattr(Tensor, fn.__name__, fn)
+    Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment, method-assign]
+    Tensor.device = property(lambda self: torch_device(self._spec.device))  # type: ignore[assignment, method-assign]

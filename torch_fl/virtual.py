@@ -1,0 +1,146 @@
+"""virtualize: put a module on a device in place, so that everything that refers to its parameters stays valid."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from . import api
+from .compat.module_apply import OURS
+from .errors import Error, message
+
+
+class MoveInputs:
+    """Forward pre-hook: CPU tensors among the arguments go to the device; everything else passes unchanged."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self.move(args), self.move(kwargs)
+
+    def move(self, value: Any) -> Any:
+        """`value` with the CPU tensors in nested lists, tuples and dicts moved; containers keep their type."""
+        if isinstance(value, torch.Tensor):
+            return value.to(self.device) if value.device.type == "cpu" else value
+        if type(value) in (list, set):
+            return type(value)(self.move(v) for v in value)
+        if isinstance(value, tuple):
+            moved = [self.move(v) for v in value]
+            return type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
+        if type(value) is dict:
+            return {k: self.move(v) for k, v in value.items()}
+        return value
+
+
+def virtualize(model: nn.Module, device: torch.device | str | int | None = None) -> nn.Module:
+    """Put `model` on a virtual device, in place, and return it.
+
+    Parameters and buffers keep their identity (tied weights stay tied, optimizers made before stay valid) and move
+    with their gradients; CPU tensors passed to forward are moved to the device. Calling it again does nothing;
+    with another device it moves the model there. Undone by `devirtualize`. Raises DeviceError when there is no
+    device, Error when a parameter cannot be moved because a graph or a weak reference still holds it.
+    """
+    target = _target(device)
+    _move(model, target)
+    for hook in _hooks(model):
+        hook.device = target
+        break
+    else:
+        model.register_forward_pre_hook(MoveInputs(target), with_kwargs=True, prepend=True)
+    _Optimizers.watch()
+    return model
+
+
+def devirtualize(model: nn.Module) -> nn.Module:
+    """Undo `virtualize`: parameters and buffers go back to the CPU in place, inputs are no longer moved."""
+    _move(model, torch.device("cpu"))
+    _Optimizers.watch()
+    for key, hook in list(model._forward_pre_hooks.items()):
+        if isinstance(hook, MoveInputs):
+            del model._forward_pre_hooks[key]
+            model._forward_pre_hooks_with_kwargs.pop(key, None)
+    return model
+
+
+def _target(device: torch.device | str | int | None) -> torch.device:
+    if device is None or isinstance(device, int):
+        return api.device(device)
+    wanted = torch.device(device)
+    if wanted.type != "npu":
+        raise ValueError(f"virtualize takes an npu device, got {wanted}; devirtualize() goes back to the CPU")
+    return api.device(wanted.index)
+
+
+def _hooks(model: nn.Module) -> Iterator[MoveInputs]:
+    return (h for h in model._forward_pre_hooks.values() if isinstance(h, MoveInputs))
+
+
+def _move(model: nn.Module, device: torch.device) -> None:
+    seen: set[int] = set()
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            move_in_place(tensor, device, name)
+
+
+def move_in_place(tensor: torch.Tensor, device: torch.device, name: str = "tensor") -> None:
+    """Move a leaf tensor with its gradient and attributes to `device`; the Python object stays the same."""
+    if tensor.device == device:
+        return
+    grad, tensor.grad = tensor.grad, None
+    try:
+        with torch.no_grad():
+            replace_content(tensor, tensor.detach().to(device))
+    except RuntimeError as error:
+        tensor.grad = grad
+        raise Error(
+            message(
+                f"{name} cannot be moved to {device} in place",
+                because=str(error),
+                hint="move the model before forward, or after backward has freed the graph",
+            )
+        ) from error
+    if grad is not None:
+        tensor.grad = grad.to(device)
+
+
+def replace_content(tensor: torch.Tensor, content: torch.Tensor) -> None:
+    """`tensor` becomes `content`, also across device types; identity, requires_grad and attributes are kept.
+
+    Raises RuntimeError while an autograd graph or a weak reference holds the tensor.
+    """
+    made = content.requires_grad_(tensor.requires_grad)
+    if isinstance(tensor, nn.Parameter):
+        made = nn.Parameter(content, tensor.requires_grad)
+    vars(made).update({k: v for k, v in vars(tensor).items() if k not in OURS})
+    torch.utils.swap_tensors(tensor, made)
+
+
+class _Optimizers:
+    """Moves the state of optimizers whose parameters were virtualized after a step, before their next one."""
+
+    _generation = 0
+    _seen: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def watch(cls) -> None:
+        if cls._generation == 0:
+            register_optimizer_step_pre_hook(cls._before_step)
+        cls._generation += 1
+
+    @classmethod
+    def _before_step(cls, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if cls._seen.get(optimizer) == cls._generation:
+            return
+        cls._seen[optimizer] = cls._generation
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items():
+                # Step counters stay where the optimizer put them: 0-dim CPU tensors mix with any device.
+                if isinstance(value, torch.Tensor) and value.dim() and value.device != parameter.device:
+                    state[key] = value.to(parameter.device)
