@@ -7,12 +7,16 @@ in when it is 0 or 1 (the compiler then vectorizes); everything else is passed i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..errors import Unsupported
+from .source import read_native
 from .types import ctype, raw_dtype
 
 if TYPE_CHECKING:
@@ -42,24 +46,23 @@ def merge(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[
     return sizes, merged
 
 
-def _body(names: Sequence[str], n_out: int, steps: Sequence[str]) -> str:
-    """The loop over one work-item's elements; `names` are all buffers, outputs first.
+def _body(
+    steps: Mapping[str, str], single: Sequence[str], reads: Sequence[str], writes: Sequence[str], code: str
+) -> str:
+    """The loop over one work-item's elements; `steps` are the buffers that are walked and their inner strides.
 
     Locals end in an underscore: the names in expressions are the schema's own (`end`, `start` ...).
     """
-    walk = "".join(f" at_{n} += q_ * m_.stride[{k}][d_];" for k, n in enumerate(names))
-    begin = "".join(f" IDX at_{n} = j0_ * {s};" for n, s in zip(names, steps))
-    loads = "".join(
-        f"      const ACC {n} = (ACC)T_{n}_load(p_{n}[at_{n} + j_ * {s}]);\n"
-        for n, s in zip(names[n_out:], steps[n_out:])
-    )
-    saves = "".join(
-        f"      p_{n}[at_{n} + j_ * {s}] = T_{n}_save(EXPR_{n});\n" for n, s in zip(names[:n_out], steps[:n_out])
-    )
+    walk = "".join(f" at_{n} += q_ * m_.stride[{k}][d_];" for k, n in enumerate(steps))
+    begin = "".join(f" IDX at_{n} = j0_ * {s};" for n, s in steps.items())
+    hoisted = "".join(f"  const ACC {n} = (ACC)T_{n}_load(p_{n}[0]);\n" for n in single)
+    loads = "".join(f"      ACC {n} = (ACC)T_{n}_load(p_{n}[at_{n} + j_ * {steps[n]}]);\n" for n in reads)
+    results = "".join(f"      const T_{n} r_{n} = T_{n}_save(EXPR_{n});\n" for n in writes)
+    saves = "".join(f"      p_{n}[at_{n} + j_ * {steps[n]}] = r_{n};\n" for n in writes)
     return f"""
-  const IDX inner_ = m_.size[0];
-  IDX start_ = (IDX)GID0 * chunk_;
-  const IDX end_ = start_ + chunk_ < total_ ? start_ + chunk_ : total_;
+{hoisted}  const IDX inner_ = m_.size[0];
+  IDX start_ = (IDX)(GID0 * chunk_);
+  const IDX end_ = total_ - start_ < chunk_ ? total_ : start_ + chunk_;
   while (start_ < end_) {{
     IDX row_ = start_ / inner_;
     const IDX j0_ = start_ - row_ * inner_, left_ = inner_ - j0_, n_ = left_ < end_ - start_ ? left_ : end_ - start_;
@@ -70,7 +73,7 @@ def _body(names: Sequence[str], n_out: int, steps: Sequence[str]) -> str:
      {walk}
     }}
     for (IDX j_ = 0; j_ < n_; ++j_) {{
-{loads}{saves}    }}
+{loads}{code}{results}{saves}    }}
     start_ += n_;
   }}
 """
@@ -87,66 +90,145 @@ def emit(
     scalars: Mapping[str, Value | float | int | bool],
     compute: torch.dtype,
     helpers: str = "",
+    code: str = "",
 ) -> None:
     """Launch one pointwise kernel.
 
     `outs`: name -> (destination, C expression over the names of tensors and scalars). `compute`: the dtype in whose
     compute type (`ACC`) operands arrive and the expression is evaluated. Operands must broadcast to the first
-    destination's shape. Raises Unsupported for dtypes without a C type and for over 8 operands.
+    destination's shape. `code`: C statements that run before the expressions; they may change the operands. A name
+    in both `outs` and `tensors` is one buffer that is read and written. Functions named `m_...` come from
+    native/math.h. Raises Unsupported for dtypes without a C type and for over 8 operands of more than one element.
     """
+    shape = next(iter(outs.values()))[0].shape
+    if 0 in shape:
+        return
+    walked = {n: o[0] for n, o in outs.items()} | {n: t.expand(shape) for n, t in tensors.items() if n not in outs}
+    single = [n for n in tensors if n not in outs and tensors[n].numel == 1 and len(walked) > 1]
+    merged = merge(shape, [r.strides for n, r in walked.items() if n not in single])
+    if len(merged[0]) > MAX_RANK:
+        _emit_slices(builder, outs, tensors, scalars, compute, helpers, code)
+        return
+    _emit_walk(builder, outs, tensors, scalars, compute, (helpers, code), (walked, single, merged))
+
+
+MAX_RANK = 8
+MAX_SLICES = 64
+
+
+def _emit_slices(
+    builder: Builder, outs: Any, tensors: Any, scalars: Any, compute: torch.dtype, helpers: str, code: str
+) -> None:
+    """The same for operands of too many dimensions: one launch for each index of the smallest dimension."""
+    shape = next(iter(outs.values()))[0].shape
+    dim = min((d for d in range(len(shape)) if shape[d] > 1), key=lambda d: shape[d])
+    if builder.n_launches > MAX_SLICES:
+        raise Unsupported(f"more than {MAX_RANK} dimensions that cannot be merged")
+    for i in range(shape[dim]):
+        emit(
+            builder,
+            {n: (o[0].select(dim, i), o[1]) for n, o in outs.items()},
+            {n: t.expand(shape).select(dim, i) for n, t in tensors.items()},
+            scalars, compute, helpers, code,
+        )  # fmt: skip
+
+
+def _emit_walk(
+    builder: Builder, outs: Any, tensors: Any, scalars: Any, compute: torch.dtype, texts: Any, layout: Any
+) -> None:
     from ..plan import Layout
 
-    first = next(iter(outs.values()))[0]
-    shape = first.shape
-    names = [*outs, *tensors]
-    refs = [o[0] for o in outs.values()] + [t.expand(shape) for t in tensors.values()]
-    if len(refs) > 8:
+    helpers, code = texts
+    walked, single, (sizes, strides) = layout
+    names = [n for n in walked if n not in single]
+    if len(names) > 8:
         raise Unsupported("more than 8 tensors in one pointwise kernel")
-    sizes, strides = merge(shape, [r.strides for r in refs])
-    steps = [_step(k, st[0]) for k, st in enumerate(strides)]
-    acc = ctype(compute).compute
-    params = [f"out T_{n} p_{n}" for n in outs] + [f"in T_{n} p_{n}" for n in tensors]
-    params += [f"ACC {n}" for n in scalars] + ["long total_", "long chunk_", f"Layout{len(refs)} m_"]
-    text = f"{helpers}\nkernel pointwise({', '.join(params)}) {{{_body(names, len(outs), steps)}}}\n"
-    defines: dict[str, object] = builder.types(**{f"T_{n}": r.dtype for n, r in zip(names, refs)})
-    builder.types(ACC=compute)
-    defines["ACC"] = acc
-    defines |= {f"EXPR_{n}": f"({e[1]})" for n, e in outs.items()}
-    total = first.numel
+    steps = {n: _step(k, st[0]) for k, (n, st) in enumerate(zip(names, strides))}
+    access = {n: "in" if n not in outs else "inout" if n in tensors else "out" for n in walked}
+    params = [f"{access[n]} T_{n} p_{n}" for n in walked] + [f"ACC {n}" for n in scalars]
+    params += ["long total_", "long chunk_", f"Layout{len(names)} m_"]
+    reads = [n for n in tensors if n not in single]
+    body = _body(steps, single, reads, list(outs), f"      {code}\n" if code else "")
+    text = f"{_helpers(helpers, code, outs)}\nkernel pointwise({', '.join(params)}) {{{body}}}\n"
+    defines = builder.types(**{f"T_{n}": r.dtype for n, r in walked.items()}) | _compute_defines(builder, compute)
+    defines |= {f"EXPR_{n}": f"({o[1]})" for n, o in outs.items()}
+    total = next(iter(walked.values())).numel
     items, chunk = builder.split(total)
-    layout = Layout(tuple(sizes), tuple(tuple(s) for s in strides))
-    builder.launch(text, "pointwise", items, [*refs, *scalars.values(), total, chunk, layout], defines)
+    bound = Layout(tuple(sizes), tuple(tuple(s) for s in strides))
+    builder.launch(text, "pointwise", items, [*walked.values(), *scalars.values(), total, chunk, bound], defines)
+
+
+def _helpers(helpers: str, code: str, outs: Mapping[str, tuple[Ref, str]]) -> str:
+    used = " ".join([helpers, code, *(o[1] for o in outs.values())])
+    found = [read_native(name) for mark, name in _LIBRARIES.items() if re.search(rf"\b{mark}\w+\(", used)]
+    return "\n".join([*dict.fromkeys(found), helpers])
+
+
+_LIBRARIES = {"(?:fast|m|s)_": "fastmath.h", "(?:m|s)_": "math.h", "s_": "special.h"}
+
+
+def _compute_defines(builder: Builder, compute: torch.dtype) -> dict[str, object]:
+    """ACC, what the helper functions must know of it, and `K(1.5)` for constants in it."""
+    builder.types(ACC=compute)
+    defines: dict[str, object] = {"ACC": ctype(compute).compute}
+    if compute == torch.float64:
+        return defines | {"ACC_REAL": 1, "ACC_DOUBLE": 1, "K(v)": "v"}
+    if compute.is_floating_point:
+        return defines | {"ACC_REAL": 1, "K(v)": "v##f"}
+    return defines | {"ACC_BITS": 8 * compute.itemsize, "ACC_SIGNED": int(compute.is_signed)}
 
 
 def emit_copy(builder: Builder, target: Ref, source: Ref) -> None:
     """target = source, cast and broadcast; elements of equal dtype move as raw bits, so any dtype can be copied."""
     if target.dtype == source.dtype:
         if target.dtype.itemsize == 16:  # complex128: two 8-byte halves
-            target, source = _halves(target), _halves(source.expand(target.shape))
+            target, source = _parts(target), _parts(source.expand(target.shape))
+        raw = raw_dtype(target.dtype.itemsize)
+        target, source = replace(target, dtype=raw), replace(source, dtype=raw)
+        emit(builder, {"o": (target, "s")}, {"s": source}, {}, raw)
+    elif target.dtype.is_complex or source.dtype.is_complex:
+        _copy_complex(builder, target, source)
+    else:
+        emit(builder, {"o": (target, "s")}, {"s": source}, {}, _cast_dtype(target.dtype, source.dtype))
+
+
+def _cast_dtype(target: torch.dtype, source: torch.dtype) -> torch.dtype:
+    """The dtype in which a cast happens: C's own conversion from it to the target gives torch's values."""
+    if target.is_floating_point and source.is_floating_point:
+        return torch.promote_types(target, source)
+    return target if target.is_floating_point and source != torch.float64 else source
+
+
+def _copy_complex(builder: Builder, target: Ref, source: Ref) -> None:
+    """A cast from or to a complex dtype, as real and imaginary parts."""
+    if target.dtype.is_complex and source.dtype.is_complex:
+        emit_copy(builder, _parts(target), _parts(source.expand(target.shape)))
+    elif target.dtype.is_complex:
+        emit_copy(builder, _parts(target).select(-1, 0), source)
+        emit_fill(builder, _parts(target).select(-1, 1), 0)
+    else:
+        re_, im = _parts(source).select(-1, 0), _parts(source).select(-1, 1)
+        if target.dtype != torch.bool:
+            emit_copy(builder, target, re_)
         else:
-            raw = raw_dtype(target.dtype.itemsize)
-            target, source = _retype(target, raw), _retype(source, raw)
-        emit(builder, {"o": (target, "s")}, {"s": source}, {}, target.dtype)
-        return
-    compute = torch.promote_types(target.dtype, source.dtype)
-    if target.dtype == torch.bool:
-        compute = source.dtype
-    emit(builder, {"o": (target, "s")}, {"s": source}, {}, compute)
+            emit(builder, {"o": (target, "re != 0 || im != 0")}, {"re": re_, "im": im}, {}, re_.dtype)
 
 
-def _retype(ref: Ref, dtype: torch.dtype) -> Ref:
-    from dataclasses import replace
-
-    return replace(ref, dtype=dtype)
-
-
-def _halves(ref: Ref) -> Ref:
-    from dataclasses import replace
-
+def _parts(ref: Ref) -> Ref:
+    """A complex tensor as real numbers [..., 2]."""
     strides = (*(2 * s for s in ref.strides), 1)
-    return replace(ref, shape=(*ref.shape, 2), strides=strides, dtype=torch.int64, offset=2 * ref.offset)
+    dtype = ref.dtype.to_real()
+    return replace(ref, shape=(*ref.shape, 2), strides=strides, dtype=dtype, offset=2 * ref.offset)
 
 
 def emit_fill(builder: Builder, target: Ref, value: Any) -> None:
     """target[...] = value, as the target's dtype."""
+    if target.dtype.is_complex:
+        for part, name in enumerate(("real", "imag")):
+            get = attrgetter(name)
+            number = value.map(get, float) if hasattr(value, "map") else get(value)
+            emit_fill(builder, _parts(target).select(-1, part), number)
+        return
+    if target.dtype == torch.bool:
+        value = value.map(bool, bool) if hasattr(value, "map") else bool(value)
     emit(builder, {"o": (target, "value")}, {}, {"value": value}, target.dtype)

@@ -6,7 +6,7 @@ promotion; numbers in a Tensor place (x * 2) as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,52 +28,69 @@ PROMOTION = {
 }
 
 
+Expression = str | Mapping[str, str]
+_PROMOTED = ("self", "other", "exponent", "min", "max")
+"""Numbers in these places take part in type promotion, others (alpha, value, negative_slope ...) do not."""
+
+
 def pointwise(
     names: str | Sequence[str],
-    expression: str | dict[str, str],
+    expression: Expression,
     promotion: str = "default",
     helpers: str = "",
     promote: Sequence[str] | None = None,
-    only: str = "",
 ) -> None:
     """Register one expression as the kernel of ops (see the module docstring).
 
     `expression`: for all dtypes, or by kind of the compute dtype: {"float": ..., "int": ..., "bool": ...}, where a
-    missing kind falls to the next route. `promote`: names that take part in type promotion (default: all tensors and
-    numbers that the expression uses in tensor places). `helpers`: C functions the expression calls.
+    missing kind falls to the next route. `promote`: names that take part in type promotion (default: all tensors,
+    and numbers in the place of one). `helpers`: C functions the expression calls beside those of native/math.h.
     """
-    table = {"float": expression, "int": expression, "bool": expression} if isinstance(expression, str) else expression
     for name in [names] if isinstance(names, str) else names:
         func = find_overload(name)
         params = [p for p in params_of(func) if p.kind in ("tensor", "value")]
         if not params:
             raise RegistryError(f"{name} has no tensors")
-        row = _Row(
-            table, PROMOTION[promotion], helpers, tuple(promote or [p.name for p in params if p.kind == "tensor"])
-        )
-        entry = Kernel(name, row, "", (), True, True, tuple(p.name for p in params))
-        add_kernel(func, entry)
+        chosen = promote or [p.name for p in params if p.kind == "tensor" or p.name in _PROMOTED]
+        row = _Row(expression, promotion, tuple(chosen), helpers)
+        add_kernel(func, Kernel(name, row, "", (), True, True, tuple(p.name for p in params)))
 
 
 class _Row:
     """The kernel function of a row."""
 
-    def __init__(self, table: dict[str, str], kind: Any, helpers: str, promote: tuple[str, ...]) -> None:
-        self.table = table
-        self.kind = kind
-        self.helpers = helpers
+    def __init__(self, expression: Expression, promotion: str, promote: tuple[str, ...], helpers: str) -> None:
+        self.expression = expression
+        self.promotion = promotion
         self.promote = promote
+        self.helpers = helpers
 
-    def __call__(self, b: Builder, /, **arguments: Any) -> None:
-        operands = [a for n, a in arguments.items() if n in self.promote and a is not None]
-        compute = compute_dtype(operands, self.kind)
-        expression = self.table.get(_kind_of(compute))
-        if expression is None:
-            raise Unsupported(f"dtype {str(compute).removeprefix('torch.')}")
-        out = b.out()
-        tensors = {n: a for n, a in arguments.items() if isinstance(a, Ref)}
-        scalars = {n: a for n, a in arguments.items() if isinstance(a, Value)}
-        emit(b, {"out_": (out, expression)}, tensors, scalars, compute, self.helpers)
+    def __call__(self, b: Builder, /, **operands: Any) -> None:
+        run_row(b, self.expression, operands, self.promotion, self.promote, self.helpers)
+
+
+def run_row(
+    b: Builder,
+    expression: Expression,
+    operands: Mapping[str, Any],
+    promotion: str = "default",
+    promote: Sequence[str] | None = None,
+    helpers: str = "",
+    out: Ref | None = None,
+) -> None:
+    """Run an expression inside a kernel function: for ops whose expression depends on their arguments.
+
+    `operands`: Refs, Values and numbers by the name they have in the expression; None is left out. The result goes to
+    `out` or to the op's first result. The other arguments are those of `pointwise`.
+    """
+    present = {n: o for n, o in operands.items() if o is not None}
+    compute = compute_dtype([o for n, o in present.items() if promote is None or n in promote], PROMOTION[promotion])
+    text = expression if isinstance(expression, str) else expression.get(_kind_of(compute))
+    if text is None:
+        raise Unsupported(f"dtype {str(compute).removeprefix('torch.')}")
+    tensors = {n: o for n, o in present.items() if isinstance(o, Ref)}
+    scalars = {n: o for n, o in present.items() if not isinstance(o, Ref)}
+    emit(b, {"out_": (b.out() if out is None else out, text)}, tensors, scalars, compute, helpers)
 
 
 def _kind_of(dtype: torch.dtype) -> str:

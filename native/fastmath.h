@@ -1,0 +1,66 @@
+// Elementary functions of float that compilers can inline and vectorize: math builtins are calls in a loop.
+// Errors are 1 to 2 ulp; infinities, NaN, zeros and denormals behave as in C's math.h.
+
+FUNC float fast_copysign(float magnitude, float sign) {
+  return bits_to_f32((f32_to_bits(magnitude) & 0x7fffffffu) | (f32_to_bits(sign) & 0x80000000u));
+}
+
+// The integer nearest to x (|x| < 2^22): the adder rounds; the low bits of the sum are the integer.
+#define FAST_ROUND 12582912.0f
+
+// expm1(r) for |r| <= ln(2)/2: Taylor series to r^8.
+FUNC float fast_expm1_small(float r) {
+  float p = 2.48015873e-5f;
+  p = p * r + 1.98412698e-4f;
+  p = p * r + 1.38888889e-3f;
+  p = p * r + 8.33333333e-3f;
+  p = p * r + 4.16666667e-2f;
+  p = p * r + 1.66666667e-1f;
+  p = p * r + 0.5f;
+  return r + r * r * p;
+}
+
+FUNC float fast_pow2(int n) { return bits_to_f32((uint)(n + 127) << 23); }
+
+// x = n ln(2) + r, exp(x) = 2^n exp(r); 2^n in two factors, so that results near both ends of the range are right.
+FUNC float fast_exp(float x) {
+  x = x > 89.0f ? 89.0f : x < -105.0f ? -105.0f : x;
+  const float t = x * 1.44269504f + FAST_ROUND, n = t - FAST_ROUND;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  const int k = (int)(f32_to_bits(t) - 0x4b400000u), half_ = k >> 1;
+  return (1.0f + fast_expm1_small(r)) * fast_pow2(half_) * fast_pow2(k - half_);
+}
+
+FUNC float fast_expm1(float x) {
+  const float c = x > 89.0f ? 89.0f : x < -18.0f ? -18.0f : x;
+  const float t = c * 1.44269504f + FAST_ROUND, n = t - FAST_ROUND;
+  const float r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
+  const float s = fast_pow2((int)(f32_to_bits(t) - 0x4b400000u) - 1);
+  const float y = 2.0f * (s * fast_expm1_small(r) + (s - 0.5f));
+  return x == 0.0f ? x : y;
+}
+
+// x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); log(1 + f) from the series of 2 atanh(s), s = f / (2 + f),
+// arranged as in FreeBSD's msun so that f itself is added last.
+FUNC float fast_log(float x) {
+  const int tiny = x < 1.17549435e-38f;
+  const uint bits = f32_to_bits(tiny ? x * 8388608.0f : x);
+  const int e = (int)(bits - 0x3f3504f3u) >> 23;
+  const float f = bits_to_f32(bits - ((uint)e << 23)) - 1.0f, n = (float)(tiny ? e - 23 : e);
+  const float s = f / (2.0f + f), z = s * s, h = 0.5f * f * f;
+  const float series = z * (0.666666667f + z * (0.4f + z * (0.285714286f + z * (0.222222222f + z * 0.181818182f))));
+  const float y = n * 0.693359375f + (f - (h - (s * (h + series) - n * 2.12194440e-4f)));
+  return x > 0.0f ? (x > 3.40282347e38f ? x : y) : x == 0.0f ? -INFINITY : NAN;
+}
+
+FUNC float fast_log1p(float x) {
+  const float u = 1.0f + x, y = fast_log(u) + (x - (u - 1.0f)) / u;
+  return x == 0.0f || x > 3.40282347e38f ? x : u == 0.0f ? -INFINITY : y;
+}
+
+FUNC float fast_tanh(float x) {
+  const float a = bits_to_f32(f32_to_bits(x) & 0x7fffffffu), c = a > 10.0f ? 10.0f : a, t = fast_expm1(2.0f * c);
+  return fast_copysign(t / (t + 2.0f), x);
+}
+
+FUNC float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
