@@ -5,12 +5,46 @@ Importing it opens nothing; every function opens the devices when it needs them.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+if TYPE_CHECKING:
+    from ..runtime.adapter import Properties
+
+DeviceLike = torch.device | str | int | None
+
+
+def _devices() -> Any:
+    from ..runtime import devices
+
+    return devices
+
+
+def _index(device: DeviceLike) -> int:
+    """The index that a device argument names; None means the current one. Raises ValueError for other types."""
+    if device is None:
+        return current_device()
+    if isinstance(device, int):
+        return device
+    wanted = torch.device(device)
+    if wanted.type != "npu":
+        raise ValueError(f"Expected an npu device, but got: {device}")
+    return current_device() if wanted.index is None else wanted.index
+
+
+def _device(device: DeviceLike) -> Any:
+    return _devices().device_at(_index(device))
+
+
+def init() -> None:
+    """Open the devices now instead of at first use."""
+    _devices().devices()
+
 
 def is_initialized() -> bool:
     """Whether devices have been opened in this process."""
-    from ..runtime import devices
-
-    return devices.is_initialized()
+    return bool(_devices().is_initialized())
 
 
 def is_available() -> bool:
@@ -21,25 +55,121 @@ def is_available() -> bool:
 def device_count() -> int:
     """Number of devices; 0 where none can be opened."""
     from ..errors import DeviceError
-    from ..runtime import devices
 
     try:
-        return len(devices.devices())
+        return len(_devices().devices())
     except DeviceError:
         return 0
 
 
 def current_device() -> int:
     """Index of this thread's current device."""
-    from ..runtime import devices
+    return int(_devices().current_index())
 
-    return devices.current_index()
+
+def set_device(device: DeviceLike) -> None:
+    """Make a device this thread's current one; a negative index does nothing, as in torch.cuda."""
+    index = _index(device)
+    if index >= 0:
+        _devices().set_current_index(index)
+
+
+class device:
+    """Context manager that makes a device the current one; prints as the device it names."""
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.idx = _index(device)
+        self._before = -1
+
+    def __enter__(self) -> device:
+        self._before = current_device()
+        set_device(self.idx)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_device(self._before)
+
+    def __repr__(self) -> str:
+        return f"npu:{self.idx}"
+
+
+class device_of(device):
+    """Context manager that makes the device of a tensor the current one; does nothing for other tensors."""
+
+    def __init__(self, obj: torch.Tensor) -> None:
+        super().__init__(obj.get_device() if obj.device.type == "npu" else -1)
+
+
+def get_device_properties(device: DeviceLike = None) -> Properties:
+    """Name, vendor, driver, memory, compute units and capabilities of a chip."""
+    return cast("Properties", _device(device).properties)
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """The chip's name as its driver gives it."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """(0, 0): compute capabilities are NVIDIA's; ask get_device_properties for what a chip can do."""
+    _device(device)
+    return (0, 0)
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Wait until everything launched on a device is done."""
+    where = _device(device)
+    where.backend.synchronize()
+    where.check()
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """(free, total) bytes of a device's memory."""
+    free, total = _device(device).backend.memory_info()
+    return free, total
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes in live tensors on a device."""
+    return int(_device(device).allocated_bytes())
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """The most bytes that were in live tensors since the start or reset_peak_memory_stats."""
+    return int(_device(device).peak_bytes)
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes taken from the driver, cached ones included."""
+    where = _device(device)
+    reserved = where.backend.reserved_bytes()
+    return int(where.allocated_bytes() if reserved is None else reserved)
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Start max_memory_allocated anew."""
+    where = _device(device)
+    where.peak_bytes = where.allocated_bytes()
+
+
+def empty_cache() -> None:
+    """Give cached memory of all devices back to their drivers."""
+    for where in _devices().devices():
+        where.backend.empty_cache()
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether bfloat16 works: always, stored in 16 bits and computed in float32 where the chip has no bf16 units."""
+    return including_emulation or get_device_properties().bf16
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """dtypes torch.autocast("npu") accepts."""
+    return [torch.float16, torch.bfloat16]
 
 
 def _is_in_bad_fork() -> bool:
-    from ..runtime import devices
-
-    return devices.in_forked_child()
+    return bool(_devices().in_forked_child())
 
 
 def manual_seed_all(seed: int) -> None:
