@@ -6,6 +6,7 @@ the CPU, and an output that shares a storage there becomes a view of the device 
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any
 
@@ -17,6 +18,7 @@ from .runtime import settings
 from .runtime.devices import Buffer, Device
 from .schema import bind_all, params_of
 from .spec import spec_of
+from .telemetry import limits, log, records, where
 from .tensor import Tensor, wrap
 
 POLICIES = ("allow", "warn", "error")
@@ -52,6 +54,7 @@ def counts() -> tuple[int, int]:
 
 
 def _announce(func: Any, args: Any, kwargs: Any, device: Device, reason: str) -> None:
+    """Tell everybody who wants to know, before the op runs. Raises where the policy or a budget forbids it."""
     name = func.name()
     if _State.policy == "error":
         raise FallbackError(
@@ -62,9 +65,22 @@ def _announce(func: Any, args: Any, kwargs: Any, device: Device, reason: str) ->
                 hint='torch_fl.set_fallback("warn") to let it run on the CPU',
             )
         )
+    limits.charge_fallback(lambda: describe_call(name, args, kwargs), reason)
+    records.fell_back(reason)
+    if log.logger.isEnabledFor(logging.INFO):
+        log.log_fallback(name, device.index, reason, where.user_line())
     if _State.policy == "warn" and (name, reason) not in _State.warned:
         _State.warned.add((name, reason))
-        warnings.warn(f"{name}: fallback to CPU on npu:{device.index} ({reason})", FallbackWarning, stacklevel=2)
+        _warn(f"{name}: fallback to CPU on npu:{device.index} ({reason})")
+
+
+def _warn(text: str) -> None:
+    """A warning that names the user's line, where there is one."""
+    file, _, line = where.user_line().rpartition(":")
+    if file:
+        warnings.warn_explicit(text, FallbackWarning, file, int(line))
+    else:
+        warnings.warn(text, FallbackWarning, stacklevel=4)
 
 
 class _Crossing:
@@ -169,13 +185,15 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: Device
     bound = bind_all(func, cpu_args, cpu_kwargs)
     _finish_written(func, bound, originals, crossing)
     _State.calls += 1
-    _State.nbytes += crossing.nbytes
 
     def back(tensor: torch.Tensor) -> Any:
         same = originals.get(id(tensor))
         return same if same is not None else crossing.to_device(tensor, device)
 
-    return map_tensors(result, back)
+    returned = map_tensors(result, back)
+    _State.nbytes += crossing.nbytes
+    limits.charge_bytes(crossing.nbytes, lambda: describe_call(func.name(), args, kwargs), reason)
+    return returned
 
 
 def _call(func: Any, args: Any, kwargs: Any) -> Any:
