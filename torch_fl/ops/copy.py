@@ -193,6 +193,12 @@ def as_strided(self: Tensor, size: list[int], stride: list[int], storage_offset:
     return wrap_view(self, spec, offset)
 
 
+@handler("aten::_unsafe_view")
+def unsafe_view(self: Tensor, size: list[int]) -> Tensor:
+    """view without autograd's bookkeeping; torch's own kernel would make a plain tensor without our buffer."""
+    return _ATEN.view.default(self, size)  # type: ignore[no-any-return]
+
+
 @handler("aten::as_strided_")
 def as_strided_(self: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Tensor:
     """The same in place: the tensor itself changes its layout."""
