@@ -24,3 +24,6 @@ FUNC uint cas32(volatile uint* p, uint seen, uint wanted) { return __sync_val_co
 #define rsqrt(x) (1 / sqrt(x))
 #define min(a, b) ({ __auto_type a_ = (a); __auto_type b_ = (b); a_ < b_ ? a_ : b_; })
 #define max(a, b) ({ __auto_type a_ = (a); __auto_type b_ = (b); a_ > b_ ? a_ : b_; })
+// VECTOR(V, float, 16): V is 16 floats, readable at any float's address. SPLAT(V, x): x in every lane.
+#define VECTOR(V, T, LANES) typedef T V __attribute__((vector_size(LANES * sizeof(T)), aligned(sizeof(T)), may_alias));
+#define SPLAT(V, x) ((x) - (V){0})

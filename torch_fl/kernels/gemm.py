@@ -5,7 +5,7 @@ Transposes, broadcasts and views cost nothing here: every kernel takes the strid
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,8 +16,13 @@ from .types import ctype
 if TYPE_CHECKING:
     from ..plan import Builder, Layout, Ref, Value
 
-Number = "float | int | Value"
+Number = Any  # float, int or Value
 TILE = 4
+SMALL = 1 << 16
+"""Products of fewer multiply-adds than this are not packed: one launch."""
+K_CHUNK = 1024
+_REGISTERS = {"AVX512": (64, 8), "AVX2": (32, 6)}
+"""Vector bytes, and rows of the register tile, by what the CPU has."""
 
 
 def emit_gemm(
@@ -48,7 +53,8 @@ def emit_gemm(
     if out.numel == 0:
         return
     problem = Problem(b, out, a, x, c, sum_batch)
-    _tile(b, problem, alpha, 0 if c is None else beta)
+    route = _tile if not b.is_cpu else _direct if problem.work < SMALL or problem.m < 16 else _packed
+    route(b, problem, alpha, 0 if c is None else beta)
 
 
 class Problem:
@@ -66,6 +72,11 @@ class Problem:
         self.batch = self.out.shape[0] * self.out.shape[1]
 
     @property
+    def work(self) -> int:
+        """Multiply-adds of one batch."""
+        return self.m * self.n * self.k * self.s
+
+    @property
     def layout(self) -> Layout:
         """Sizes (n, m, k, b1, b0, s) and strides of out, a, x, c."""
         from ..plan import Layout
@@ -81,7 +92,8 @@ class Problem:
         """Types of all operands and of the accumulator."""
         found = b.types(T_o=self.out.dtype, T_a=self.a.dtype, T_x=self.x.dtype, T_c=self.c.dtype)
         b.types(ACC=self.acc)
-        return found | {"ACC": ctype(self.acc).compute}
+        plain = self.out.dtype == self.c.dtype == self.acc
+        return found | {"ACC": ctype(self.acc).compute, "PLAIN": int(plain)}
 
 
 def _pad(ref: Ref, ndim: int) -> Ref:
@@ -97,8 +109,66 @@ def _acc(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype.itemsize >= 4 else torch.int32
 
 
-def _tile(b: Builder, p: Problem, alpha: float | int | Value, beta: float | int | Value) -> None:
+def _tile(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
     """Any strides on any chip: one work-item per small tile of the output."""
     grid = -(-p.n // TILE) * -(-p.m // TILE) * p.batch
-    args = [p.out, p.a, p.x, p.c, alpha, beta, p.layout]
-    b.launch("gemm.c", "gemm_tile", grid, args, p.defines(b))
+    b.launch("gemm.c", "gemm_tile", grid, [p.out, p.a, p.x, p.c, alpha, beta, p.layout], p.defines(b))
+
+
+def _registers(p: Problem) -> dict[str, object]:
+    """MR and VL: rows and lanes of the register tile."""
+    nbytes, rows = _REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 8))
+    return {"MR": rows, "VL": nbytes // p.acc.itemsize}
+
+
+def _direct(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
+    """One launch: each work-item makes a strip of columns and packs what it needs itself."""
+    registers = _registers(p)
+    strips = -(-p.n // int(registers["VL"]))
+    mb = _rows_per_item(b, p.m, strips * p.batch, int(registers["MR"]))
+    grid = strips * -(-p.m // mb) * p.batch
+    args = [p.out, p.a, p.x, p.c, alpha, beta, mb, p.layout]
+    b.launch("gemm_cpu.c", "gemm_direct", grid, args, p.defines(b) | registers)
+
+
+def _rows_per_item(b: Builder, rows: int, others: int, step: int) -> int:
+    """A multiple of `step` up to 8 of them, smaller where there would be too few work-items."""
+    most = 8
+    while most > 1 and others * -(-rows // (most * step)) < 2 * b.device.properties.compute_units:
+        most //= 2
+    return most * step
+
+
+def _packed(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
+    """Both operands are packed into panels, then each work-item makes a block of the output.
+
+    Source of the method: Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008).
+    """
+    registers = _registers(p)
+    defines = p.defines(b) | registers
+    mr, nr = int(registers["MR"]), 2 * int(registers["VL"])
+    a, a_steps = _pack(b, p, p.a.transpose(3, 4), mr, "gemm_pack_a", defines)
+    x, x_steps = _pack(b, p, p.x, nr, "gemm_pack_x", defines)
+    nb = 4 * nr
+    mb = _rows_per_item(b, p.m, -(-p.n // nb) * p.batch, mr)
+    grid = -(-p.n // nb) * -(-p.m // mb) * p.batch
+    args = [p.out, a, x, p.c, alpha, beta, mb, nb, *a_steps, *x_steps, p.layout]
+    b.launch("gemm_cpu.c", "gemm_block", grid, args, defines)
+
+
+def _pack(
+    b: Builder, p: Problem, source: Ref, width: int, name: str, defines: dict[str, object]
+) -> tuple[Ref, tuple[int, int]]:
+    """Panels of [b0, b1, s, k, lanes], and their strides over b1 and b0; a broadcast batch is packed once."""
+    from ..plan import Layout
+
+    b0, b1 = (1 if step == 0 else n for n, step in zip(source.shape[:2], source.strides[:2]))
+    s0, s1, s_s, s_k, s_lane = source.strides
+    lanes, total = source.shape[4], p.k * p.s
+    panels = -(-lanes // width)
+    packed = b.temp((b0, b1, panels * width * total), p.acc)
+    layout = Layout((lanes, p.k, b1, b0, p.s), ((s_lane, s_k, s1, s0, s_s),))
+    grid = (panels, -(-total // K_CHUNK), b0 * b1)
+    b.launch("gemm_cpu.c", name, grid, [source, packed, K_CHUNK, layout], defines)
+    step0, step1 = packed.strides[:2]
+    return packed, (step1 if b1 > 1 else 0, step0 if b0 > 1 else 0)

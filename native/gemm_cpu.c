@@ -1,0 +1,182 @@
+// Matrix products for CPUs: out[b, m, n] = alpha * sum over (s, k) of a[b, s, m, k] * x[b, s, k, n] + beta * c[b, m, n].
+// Sizes and strides as in gemm.c. The register tile is MR rows by vectors of VL lanes; x is first copied into panels
+// of neighbouring columns, where each k is one vector load. Private arrays hold sums, so any chip order of items works.
+#define N_ 0
+#define M_ 1
+#define K_ 2
+#define B1_ 3
+#define B0_ 4
+#define S_ 5
+#define NR (2 * VL)    // columns of a packed panel of x
+#define KC 256         // depth of a panel that stays in the first cache
+#define MB (8 * MR)    // largest block of the output
+#define NB (4 * NR)
+VECTOR(V, ACC, VL)
+#define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
+#define HERE(p, i) (*(V*)((p) + (i)))
+// A function with vector parameters: clang keeps to half-width registers where it sees none.
+FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
+
+#if MR == 8
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#else
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
+#endif
+
+// dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes become 0.
+#define DEFINE_PACK(NAME, T, LOAD, SPACE)                                                                         \
+  FUNC void NAME(SPACE ACC* restrict dst, const GLOBAL T* restrict src, const int width, const int lanes,         \
+                 const IDX lane_step, const IDX k_step, const IDX s_step, const IDX depth, IDX from, const IDX to) { \
+    IDX s = from / depth, k = from - s * depth;                                                                   \
+    while (from < to) {                                                                                           \
+      const IDX run = depth - k < to - from ? depth - k : to - from;                                              \
+      const GLOBAL T* restrict p = src + s * s_step + k * k_step;                                                 \
+      if (lanes < width)                                                                                          \
+        for (IDX i = 0; i < run; ++i)                                                                             \
+          for (int j = lanes; j < width; ++j) dst[i * width + j] = 0;                                             \
+      if (lane_step == 1 && lanes == width) {                                                                     \
+        for (IDX i = 0; i < run; ++i)                                                                             \
+          for (int j = 0; j < width; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                           \
+      } else if (lane_step == 1) {                                                                                \
+        for (IDX i = 0; i < run; ++i)                                                                             \
+          for (int j = 0; j < lanes; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                           \
+      } else {                                                                                                    \
+        for (IDX i0 = 0; i0 < run; i0 += 16) {                                                                    \
+          const IDX i1 = i0 + 16 < run ? i0 + 16 : run;                                                           \
+          if (k_step == 1)                                                                                        \
+            for (int j = 0; j < lanes; ++j)                                                                       \
+              for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i]);                      \
+          else                                                                                                    \
+            for (int j = 0; j < lanes; ++j)                                                                       \
+              for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i * k_step]);             \
+        }                                                                                                         \
+      }                                                                                                           \
+      dst += run * width;                                                                                         \
+      from += run;                                                                                                \
+      ++s;                                                                                                        \
+      k = 0;                                                                                                      \
+    }                                                                                                             \
+  }
+DEFINE_PACK(pack_a, T_a, T_a_load, GLOBAL)
+DEFINE_PACK(pack_x, T_x, T_x_load, GLOBAL)
+DEFINE_PACK(strip_x, T_x, T_x_load, )
+
+// out = alpha * sum + beta * c over a rows x cols corner; `sum` has `step` columns. PLAIN: out and c hold ACC.
+FUNC void store(const ACC* restrict sum, const int step, const int rows, const int cols, GLOBAL T_o* restrict o,
+                const GLOBAL T_c* restrict c, const ACC alpha, const ACC beta, const IDX o_m, const IDX o_n,
+                const IDX c_m, const IDX c_n) {
+  for (int i = 0; i < rows; ++i) {
+    GLOBAL T_o* restrict op = o + i * o_m;
+    const GLOBAL T_c* restrict cp = c + i * c_m;
+    const ACC* restrict from = sum + i * step;
+    int j = 0;
+#if PLAIN
+    if (o_n == 1 && beta == 0)
+      for (; j + VL <= cols; j += VL) *(GLOBAL V*)(op + j) = madd(alpha, *(const V*)(from + j), SPLAT(V, 0));
+    else if (o_n == 1 && c_n == 1)
+      for (; j + VL <= cols; j += VL) *(GLOBAL V*)(op + j) = madd(alpha, *(const V*)(from + j), beta * AT(cp, j));
+#endif
+    for (; j < cols; ++j) {
+      ACC v = alpha * from[j];
+      if (beta != 0) v += beta * T_c_load(cp[j * c_n]);
+      op[j * o_n] = T_o_save(v);
+    }
+  }
+}
+
+// One column strip of VL and up to MB rows in one launch: the strip is packed into private memory.
+kernel gemm_direct(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, int mb, Layout4 g) {
+  const IDX n = g.size[N_], m = g.size[M_], depth = g.size[K_], total = depth * g.size[S_];
+  const IDX strips = (n + VL - 1) / VL, blocks = (m + mb - 1) / mb;
+  const IDX j0 = (IDX)(GID0 % strips) * VL, i0 = (IDX)(GID0 / strips % blocks) * mb;
+  const IDX batch = (IDX)(GID0 / strips / blocks), b1 = batch % g.size[B1_], b0 = batch / g.size[B1_];
+  const int cols = n - j0 < VL ? n - j0 : VL, rows = m - i0 < mb ? m - i0 : mb;
+  const GLOBAL T_a* restrict ap = a + b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_] + i0 * g.stride[1][M_];
+  const GLOBAL T_x* restrict xp = x + b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_] + j0 * g.stride[2][N_];
+  const IDX a_m = g.stride[1][M_], a_k = g.stride[1][K_];
+  ACC strip[KC * VL], sum[MB * VL];
+  for (int i = 0; i < rows * VL; ++i) sum[i] = 0;
+  for (IDX from = 0; from < total;) {
+    const IDX s = from / depth, k = from - s * depth;
+    const IDX run = depth - k < KC ? depth - k : KC;
+    strip_x(strip, xp, VL, cols, g.stride[2][N_], g.stride[2][K_], g.stride[2][S_], depth, from, from + run);
+    const GLOBAL T_a* restrict as = ap + s * g.stride[1][S_] + k * a_k;
+    for (int i = 0; i < rows; i += MR) {
+#define ROW(R) const GLOBAL T_a* restrict a##R = as + (i + R < rows ? i + R : rows - 1) * a_m; V s##R = SPLAT(V, 0);
+      EACH_ROW(ROW)
+#undef ROW
+      for (IDX q = 0; q < run; ++q) {
+        const V xv = HERE(strip, q * VL);
+#define ROW(R) s##R = madd((ACC)T_a_load(a##R[q * a_k]), xv, s##R);
+        EACH_ROW(ROW)
+#undef ROW
+      }
+#define ROW(R) if (i + R < rows) HERE(sum, (i + R) * VL) += s##R;
+      EACH_ROW(ROW)
+#undef ROW
+    }
+    from += run;
+  }
+  store(sum, VL, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
+        c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_] + i0 * g.stride[3][M_] + j0 * g.stride[3][N_], alpha, beta,
+        g.stride[0][M_], g.stride[0][N_], g.stride[3][M_], g.stride[3][N_]);
+}
+
+// Panels for gemm_block. Layout sizes (lanes, k, b1, b0, s); packed as [b0, b1, panels, s * k, width].
+#define PACK_ITEM(PACK, WIDTH)                                                                                    \
+  const IDX total = g.size[1] * g.size[4], panels = (g.size[0] + WIDTH - 1) / WIDTH, batch = (IDX)GID2;           \
+  const IDX from = (IDX)GID1 * chunk, to = from + chunk < total ? from + chunk : total, first = (IDX)GID0 * WIDTH; \
+  const IDX b1 = batch % g.size[2], b0 = batch / g.size[2];                                                       \
+  const int lanes = g.size[0] - first < WIDTH ? g.size[0] - first : WIDTH;                                        \
+  PACK(packed + ((batch * panels + (IDX)GID0) * total + from) * WIDTH,                                            \
+       source + b0 * g.stride[0][3] + b1 * g.stride[0][2] + first * g.stride[0][0], WIDTH, lanes, g.stride[0][0], \
+       g.stride[0][1], g.stride[0][4], g.size[1], from, to);
+
+kernel gemm_pack_a(in T_a source, out ACC packed, long chunk, Layout1 g) { PACK_ITEM(pack_a, MR) }
+
+kernel gemm_pack_x(in T_x source, out ACC packed, long chunk, Layout1 g) { PACK_ITEM(pack_x, NR) }
+
+// sum[MR][NR] (rows NB apart) += a panel[depth][MR] * x panel[depth][NR]; `first`: sum starts at 0
+FUNC void micro(ACC* restrict sum, const GLOBAL ACC* restrict a, const GLOBAL ACC* restrict x, const IDX depth,
+                const int first) {
+#define ROW(R) V s##R = SPLAT(V, 0), t##R = SPLAT(V, 0);
+  EACH_ROW(ROW)
+#undef ROW
+  if (!first) {
+#define ROW(R) s##R = HERE(sum, R * NB); t##R = HERE(sum, R * NB + VL);
+    EACH_ROW(ROW)
+#undef ROW
+  }
+  for (IDX k = 0; k < depth; ++k) {
+    const V x0 = AT(x, 0), x1 = AT(x, VL);
+#define ROW(R) s##R = madd(a[R], x0, s##R); t##R = madd(a[R], x1, t##R);
+    EACH_ROW(ROW)
+#undef ROW
+    a += MR;
+    x += NR;
+  }
+#define ROW(R) HERE(sum, R * NB) = s##R; HERE(sum, R * NB + VL) = t##R;
+  EACH_ROW(ROW)
+#undef ROW
+}
+
+// One block of mb x nb outputs from packed panels. a_b1 ... x_b0: strides of the packed batches (0: shared).
+kernel gemm_block(out T_o o, in ACC a, in ACC x, in T_c c, ACC alpha, ACC beta, int mb, int nb, long a_b1, long a_b0, long x_b1, long x_b0, Layout4 g) {
+  const IDX n = g.size[N_], m = g.size[M_], total = g.size[K_] * g.size[S_];
+  const IDX across = (n + nb - 1) / nb, blocks = (m + mb - 1) / mb;
+  const IDX j0 = (IDX)(GID0 % across) * nb, i0 = (IDX)(GID0 / across % blocks) * mb;
+  const IDX batch = (IDX)(GID0 / across / blocks), b1 = batch % g.size[B1_], b0 = batch / g.size[B1_];
+  const int cols = n - j0 < nb ? n - j0 : nb, rows = m - i0 < mb ? m - i0 : mb;
+  const GLOBAL ACC* restrict ap = a + b0 * a_b0 + b1 * a_b1 + i0 * total;
+  const GLOBAL ACC* restrict xp = x + b0 * x_b0 + b1 * x_b1 + j0 * total;
+  ACC sum[MB * NB];
+  for (IDX from = 0; from < total; from += KC) {
+    const IDX run = total - from < KC ? total - from : KC;
+    for (int j = 0; j < cols; j += NR)
+      for (int i = 0; i < rows; i += MR)
+        micro(sum + i * NB + j, ap + i * total + from * MR, xp + j * total + from * NR, run, from == 0);
+  }
+  store(sum, NB, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
+        c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_] + i0 * g.stride[3][M_] + j0 * g.stride[3][N_], alpha, beta,
+        g.stride[0][M_], g.stride[0][N_], g.stride[3][M_], g.stride[3][N_]);
+}
