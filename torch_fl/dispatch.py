@@ -6,15 +6,13 @@ one test while nobody listens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from . import infer, survive
+from . import infer
 from .errors import Error, describe_call, message
 from .registry import find_handler, static_of
-from .routes import AnyPlan, CallPlan, decomposing, find_tensors, home, make_plan
+from .routes import AnyPlan, CallPlan, find_tensors, home, make_plan
 from .runtime import settings
 from .runtime.devices import Device, current_index, device_at
 from .schema import NotOurs, bind_all, make_binder, params_of
@@ -22,8 +20,6 @@ from .tensor import Tensor
 
 MAX_PLANS = 2048
 """Plans kept per overload; the cache of an overload is emptied when it is full."""
-
-_graph_task: Callable[[], int] = torch._C._current_graph_task_id  # type: ignore[attr-defined]
 
 CPU_ALLOWED = ("copy_", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "set_")
 """Ops that take CPU tensors beside device tensors, as on CUDA (indices; copies between devices)."""
@@ -154,10 +150,6 @@ def _torch_dispatch(
         return call(func, args, kwargs or {})
     except NotOurs:
         return NotImplemented
-    except BaseException as error:
-        if _graph_task() == -1 or decomposing():
-            raise
-        return survive.remember(error, func, args, kwargs or {})
 
 
 def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -166,10 +158,6 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
         return call(func, args, kwargs)
     except NotOurs:
         raise Error(message(f"{func.name()} mixes device tensors with another tensor subclass")) from None
-    except BaseException as error:
-        if _graph_task() == -1 or decomposing():
-            raise
-        return survive.remember(error, func, args, kwargs)
 
 
 def install() -> None:

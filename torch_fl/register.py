@@ -62,9 +62,11 @@ def _why_not() -> str | None:
 def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+    from . import survive
     from .compat import npu
 
-    _setup_privateuseone_for_python_backend("npu", backend_module=npu)
+    guard = survive.DeviceGuard()
+    _setup_privateuseone_for_python_backend("npu", backend_module=npu, device_guard=guard)
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(_boxed, "PrivateUse1")
     # Calls that exclude the Python key (torch.tensor(..., device="npu")) end in an assert unless these exist.
@@ -72,11 +74,12 @@ def _register() -> None:
     for name in _EXPLICIT:
         func = _overload(name)
         aten.impl(name, _bound(func))
-    _libraries.extend([everything, aten])
-    from . import survive
+    _libraries.extend([everything, aten, guard])
     from .compat import module_apply
+    from .runtime import random
 
     survive.install()
+    random.install()
     module_apply.patch_module_apply()
 
 

@@ -1,14 +1,21 @@
-"""An exception must never end the process: torch's C++ autograd engine calls terminate when Python raises in it.
+"""An exception must never end the process, and must reach the user as it was raised.
 
-While a backward pass runs, errors from ops and hooks are remembered, a placeholder is returned, and the first error
-is raised when the engine has returned. The list of errors travels to the engine's threads in torch's own
-thread-local state, so that two backward passes in two threads keep their errors apart.
+When Python raises under torch's autograd engine (an op, a hook, a saved-tensor hook), the C++ exception unwinds with
+Python's error indicator still set, and a stream guard on the way asks our Python device guard for its type. Calling
+Python in that state fails, inside a noexcept function: std::terminate. `DeviceGuard.type_` therefore takes the pending
+error away and answers. The engine then reports that it lost its error, and `_collecting` raises the one we kept.
+
+The list of errors travels to the engine's threads in torch's own thread-local state, so that two backward passes in
+two threads keep their errors apart.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,59 +25,59 @@ _KEY = "torch_fl.backward_errors"
 _stash = torch._C._stash_obj_in_tls  # type: ignore[attr-defined]
 _get = torch._C._get_obj_in_tls  # type: ignore[attr-defined]
 _has = torch._C._is_key_in_tls  # type: ignore[attr-defined]
+_TYPE = torch._C._autograd.DeviceType.PrivateUse1  # type: ignore[attr-defined]
+
+_probe = functools.partial(len, ())
+"""A call that CPython checks: with an error pending it raises SystemError with that error as its cause."""
 
 
-def in_backward() -> bool:
-    """Whether this thread is inside a backward pass whose errors are being collected."""
-    return torch._C._current_graph_task_id() != -1 and _has(_KEY) and _get(_KEY) is not None  # type: ignore[attr-defined]
-
-
-def remember(error: BaseException, func: Any, args: Any, kwargs: Any) -> Any:
-    """Keep `error` for the end of the backward pass; returns a placeholder result for the failed op."""
-    if not in_backward():
-        raise error
-    _get(_KEY).append(error)
-    return _placeholder(func, args, kwargs)
-
-
-def _placeholder(func: Any, args: Any, kwargs: Any) -> Any:
-    from .infer import infer, map_tensors
-    from .tensor import Tensor, empty_spec
-
-    found: list[Tensor] = []
-    map_tensors(list(args), lambda t: found.append(t) if isinstance(t, Tensor) else None)
-    written = func._schema.is_mutable
-    if written or not found:
-        return args[0] if written and args else None
-    device = found[0]._spec.device
+def _type() -> Any:
+    """The device type, although an exception may be pending; that exception is kept for `_collecting`."""
     try:
-        inferred = infer(func, args, kwargs, device)
-    except Exception:  # noqa: BLE001 - the call itself is wrong; any tensor will do, the error is already kept
-        return _zeros(empty_spec(found[0]._spec))
-    return inferred.pack([_zeros(empty_spec(o.spec)) for o in inferred.outs])
+        _probe()
+    except SystemError as error:
+        kept = _get(_KEY) if _has(_KEY) else None
+        if kept is not None and error.__cause__ is not None:
+            kept.append(error.__cause__)
+    return _TYPE
 
 
-def _zeros(tensor: Any) -> Any:
-    buffer = tensor._buffer
-    if buffer.nbytes:
-        buffer.device.backend.copy_h2d(buffer.handle, 0, memoryview(bytes(buffer.nbytes)))
-    return tensor
+class DeviceGuard(torch._C._acc.DeviceGuard):  # type: ignore[misc, name-defined]
+    """What C++ asks for the device type. It must be kept alive by whoever registers it."""
+
+    type_ = staticmethod(_type)
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Looked up with an error pending: found in the class first, then here, no step on the way may fail.
+        self.type_ = _type
 
 
-def guard_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """`hook` for tensors and nodes: an exception in it is raised when the backward pass is over."""
+@contextmanager
+def _interrupts_outside_guard() -> Iterator[None]:
+    """A Ctrl-C that Python happens to deliver inside `_type` is delivered after the backward pass instead.
 
-    @functools.wraps(hook)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return hook(*args, **kwargs)
-        except BaseException as error:
-            if not in_backward():
-                raise
-            _get(_KEY).append(error)
+    Signals run in the main thread between any two bytecodes; raised inside `_type` they would end the process.
+    """
+    handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if not callable(handler):
+        yield
+        return
+    late: list[int] = []
+
+    def deliver(number: int, frame: Any) -> Any:
+        if frame is not None and frame.f_code is _type.__code__:
+            late.append(number)
             return None
+        return handler(number, frame)
 
-    return guarded
+    signal.signal(signal.SIGINT, deliver)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if late:
+        handler(late[0], None)
 
 
 def _collecting(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -79,12 +86,13 @@ def _collecting(run: Callable[..., Any]) -> Callable[..., Any]:
         errors: list[BaseException] = []
         outer = _get(_KEY) if _has(_KEY) else None
         _stash(_KEY, errors)
+        result = None
         try:
-            result = run(*args, **kwargs)
+            with _interrupts_outside_guard():
+                result = run(*args, **kwargs)
         except BaseException:
-            if errors:
-                raise errors[0] from None
-            raise
+            if not errors:
+                raise
         finally:
             _stash(_KEY, outer)
         if errors:

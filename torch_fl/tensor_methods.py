@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import _tensor_str
 
-from . import survive
 from .compat.module_apply import OURS
 from .errors import message
 from .tensor import Tensor, torch_device
@@ -160,16 +159,6 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> torch.Tensor:
     return made
 
 
-def register_hook(self: Tensor, hook: Any) -> Any:
-    """torch's register_hook; an exception in the hook is raised when the backward pass is over."""
-    return torch.Tensor.register_hook(self, survive.guard_hook(hook))
-
-
-def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> Any:
-    """torch's register_post_accumulate_grad_hook, guarded in the same way."""
-    return torch.Tensor.register_post_accumulate_grad_hook(self, survive.guard_hook(hook))
-
-
 def _get_data(self: Tensor) -> torch.Tensor:
     return torch._C.TensorBase.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
 
@@ -192,7 +181,6 @@ def install() -> None:
     """Put the overrides into the class."""
     for fn in (
         to, cpu, get_device, numpy, __array__, tolist, __repr__, __format__, __reduce_ex__, __deepcopy__,
-        register_hook, register_post_accumulate_grad_hook,
     ):  # fmt: skip
         setattr(Tensor, fn.__name__, fn)
     Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment, method-assign]
