@@ -74,7 +74,9 @@ class DecoderBlock(nn.Module):
 class GPT(nn.Module):
     """A GPT decoder. `generate` decodes greedily, by a growing cache or by slices of a preallocated one."""
 
-    def __init__(self, layers: int = 2, width: int = 64, heads: int = 4, vocabulary: int = 256, context: int = 64) -> None:
+    def __init__(
+        self, layers: int = 2, width: int = 64, heads: int = 4, vocabulary: int = 256, context: int = 64
+    ) -> None:
         super().__init__()
         self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(DecoderBlock(width, heads) for _ in range(layers))
