@@ -1,0 +1,204 @@
+"""Reading and writing elements at places given by index tensors: what every indexing op is made of.
+
+An `Index` says how a loop over some shape finds its place in a tensor: along every dimension of the loop the tensor
+has a stride (0 where the index decides), and an index tensor, broadcast over the loop, adds place * stride.
+Indices out of bounds are skipped and noted for the next read (`Builder.guard`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from ..runtime.guard import code_of
+from .pointwise import merge
+from .types import raw_dtype
+
+if TYPE_CHECKING:
+    from ..plan import Builder, Ref
+
+NO_SKIP = -(2**63)
+ANY_SIZE = 2**62
+"""Size of a dimension that was checked before."""
+
+REDUCTIONS = {
+    "assign": "(v)",
+    "sum": "((a) + (v))",
+    "prod": "((a) * (v))",
+    "amax": "((v) > (a) || (v) != (v) ? (v) : (a))",
+    "amin": "((v) < (a) || (v) != (v) ? (v) : (a))",
+}
+
+
+@dataclass(frozen=True)
+class Index:
+    """Places along one dimension of a tensor, for a loop.
+
+    `ref`: integers, expanded to the loop's shape. `strides`: the tensor's strides along the loop, 0 where `ref`
+    decides. `size`, `stride`: of the indexed dimension. `wrap`: negative integers count from the end.
+    """
+
+    ref: Ref
+    strides: tuple[int, ...]
+    size: int
+    stride: int
+    wrap: bool
+    op: str
+
+
+def along(op: str, tensor: Ref, dim: int, index: Ref, wrap: bool = False) -> Index:
+    """The Index of a loop over `index.shape` that replaces the coordinate of `dim`, as gather and scatter do."""
+    if index.ndim == 0:
+        index = index.unsqueeze(0)
+    if tensor.ndim == 0:
+        return Index(index, (0,) * index.ndim, 1, 1, wrap, op)
+    strides = tuple(0 if d == dim else s for d, s in enumerate(tensor.strides))
+    return Index(index, strides, tensor.shape[dim], tensor.strides[dim], wrap, op)
+
+
+def row_index(op: str, tensor: Ref, dim: int, index: Ref, wrap: bool = False) -> Index:
+    """The Index of a loop over `tensor` with `dim` replaced by a list of places, as index_select and index_add do."""
+    if tensor.ndim == 0:
+        return along(op, tensor, 0, index, wrap)
+    flat = index if index.ndim else index.unsqueeze(0)
+    shape = (*tensor.shape[:dim], flat.shape[0], *tensor.shape[dim + 1 :])
+    strides = tuple(flat.strides[0] if d == dim else 0 for d in range(tensor.ndim))
+    return along(op, tensor, dim, flat.as_strided(shape, strides), wrap)
+
+
+def emit_gather(b: Builder, out: Ref, source: Ref, index: Index) -> None:
+    """out[...] = source at the places of `index`; `out` has the loop's shape and the dtype of `source`."""
+    if out.shape != index.ref.shape:  # torch lets 0-dim and 1-element tensors stand for each other
+        out = out.view(*index.ref.shape)
+    out, looped, index = _raw(out, source.as_strided(out.shape, index.strides), index)
+    sizes, strides = merge(out.shape, [out.strides, looped.strides, index.ref.strides])
+    defines = {**b.types(T=out.dtype, TI=index.ref.dtype), **_inner(strides, "m")}
+    items, chunk = b.split(out.numel)
+    layout = _layout(sizes, strides)
+    whole = replace(source, dtype=looped.dtype, offset=looped.offset)
+    arguments = [out, whole, index.ref, b.guard(), out.numel, chunk, layout, *_numbers(index)]
+    b.launch("index.c", "gather", items, arguments, defines)
+
+
+def emit_scatter(
+    b: Builder,
+    target: Ref,
+    source: Ref,
+    index: Index,
+    serial: Sequence[int],
+    reduce: str = "assign",
+    skip: int = NO_SKIP,
+) -> None:
+    """target at the places of `index` = OP(target there, source), for OP in REDUCTIONS.
+
+    `source` broadcasts over the loop and has the dtype of `target`. `serial`: dimensions of the loop in which two
+    steps may reach one place. Order along them is row-major on a CPU and undefined elsewhere. Entries equal to
+    `skip` are passed over.
+    """
+    source = source.expand(index.ref.shape)
+    looped = target.as_strided(index.ref.shape, index.strides)
+    if reduce == "assign":
+        source, looped, index = _raw(source, looped, index)
+    dtype = looped.dtype
+    defines: dict[str, object] = {**b.types(T=dtype, TI=index.ref.dtype), "OP(a, v)": REDUCTIONS[reduce]}
+    if not b.is_cpu and reduce == "assign":
+        serial = ()
+    elif not b.is_cpu and dtype in _ATOMIC:
+        serial = ()
+        defines |= {"ATOMIC": 1, **_ATOMIC[dtype]}
+    shape = source.shape
+    ser = [d for d in serial if shape[d] != 1]
+    par = [d for d in range(len(shape)) if d not in serial]
+    refs = (looped, source, index.ref)
+    par_sizes, par_strides = merge([shape[d] for d in par], [[r.strides[d] for d in par] for r in refs])
+    ser_sizes, ser_strides = _in_order([shape[d] for d in ser], [[r.strides[d] for d in ser] for r in refs[1:]])
+    total, steps = _product(par_sizes), _product(ser_sizes)
+    if total * steps == 0:
+        return
+    defines |= _inner(par_strides, "par")
+    items, chunk = b.split(total, max(64, 4096 // steps))
+    arguments = [
+        replace(target, dtype=dtype, offset=looped.offset), source, index.ref, b.guard(), total, chunk, steps,
+        _layout(par_sizes, par_strides), _layout(ser_sizes, ser_strides), *_numbers(index), skip,
+    ]  # fmt: skip
+    b.launch("scatter.c", "scatter", items, arguments, defines)
+
+
+def emit_linear(b: Builder, op: str, indices: Sequence[Ref], sizes: Sequence[int], strides: Sequence[int]) -> Ref:
+    """Several index tensors of one shape as one tensor of offsets, -1 where an index is out of bounds."""
+    shape = indices[0].shape
+    at = b.temp(shape, torch.int64)
+    items, chunk = b.split(at.numel)
+    for k, (ref, size, stride) in enumerate(zip(indices, sizes, strides)):
+        merged, steps = merge(shape, [at.strides, ref.strides])
+        arguments = [at, ref, b.guard(), at.numel, chunk, _layout(merged, steps), size, stride, 1, code_of(op), k == 0]
+        b.launch("offsets.c", "linear", items, arguments, b.types(TI=ref.dtype))
+    return at
+
+
+_ATOMIC = {
+    torch.float32: {"FROM_BITS(u)": "bits_to_f32(u)", "TO_BITS(v)": "f32_to_bits(v)"},
+    torch.int32: {"FROM_BITS(u)": "((int)(u))", "TO_BITS(v)": "((uint)(v))"},
+}
+
+
+def _layout(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
+    from ..plan import Layout
+
+    return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
+
+
+def _numbers(index: Index) -> list[int]:
+    return [index.size, index.stride, int(index.wrap), code_of(index.op)]
+
+
+def _inner(strides: Sequence[Sequence[int]], layout: str) -> dict[str, object]:
+    """Inner strides of the two data tensors: compiled in where both are 1, so that the loop vectorizes."""
+    if strides[0][0] == strides[1][0] == 1:
+        return {"SY": "1", "SX": "1"}
+    return {"SY": f"{layout}.stride[0][0]", "SX": f"{layout}.stride[1][0]"}
+
+
+def _in_order(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """merge() that keeps the row-major order of dimensions."""
+    from ..spec import contiguous_strides
+
+    sizes, merged = merge(shape, [contiguous_strides(tuple(shape)), *strides])
+    return sizes, merged[1:]
+
+
+def _product(sizes: Sequence[int]) -> int:
+    n = 1
+    for s in sizes:
+        n *= s
+    return n
+
+
+def _raw(first: Ref, second: Ref, index: Index) -> tuple[Ref, Ref, Index]:
+    """Both as unsigned bits, so that any dtype can be moved; 16-byte elements as pairs of 8 bytes."""
+    if first.dtype.itemsize != 16:
+        raw = raw_dtype(first.dtype.itemsize)
+        return replace(first, dtype=raw), replace(second, dtype=raw), replace(index, strides=second.strides)
+    first, second = _pairs(first), _pairs(second)
+    ref = index.ref.as_strided((*index.ref.shape, 2), (*index.ref.strides, 0))
+    return first, second, replace(index, ref=ref, strides=second.strides, stride=2 * index.stride)
+
+
+def _pairs(ref: Ref) -> Ref:
+    strides = (*(2 * s for s in ref.strides), 1)
+    return replace(ref, shape=(*ref.shape, 2), strides=strides, dtype=torch.int64, offset=2 * ref.offset)
+
+
+def check_index(ref: Any) -> None:
+    """Raise Unsupported for what kernels do not take as an index."""
+    if ref.dtype not in (torch.int64, torch.int32) and ref.numel:
+        raise Unsupported("an index that is not int32 or int64")
+
+
+def raw_bits(ref: Ref) -> Ref:
+    """`ref` as unsigned bits of its element size, so that any dtype can be moved. Raises Unsupported for complex128."""
+    return replace(ref, dtype=raw_dtype(ref.dtype.itemsize))

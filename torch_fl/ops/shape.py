@@ -1,0 +1,100 @@
+"""Ops that move elements without computing: cat, stack, flip, roll, tril, triu."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import Unsupported
+from ..kernels.indexed import raw_bits
+from ..plan import Builder, Layout, Ref
+from ..registry import kernel
+
+
+@kernel("aten::cat")
+def cat(b: Builder, tensors: Sequence[Ref], dim: int) -> None:
+    """Tensors one after the other along `dim`; empty 1-D tensors are skipped, whatever the others' shape."""
+    out = b.out()
+    parts = [t for t in tensors if t.shape != (0,) or out.ndim == 1]
+    start = 0
+    for part in parts:
+        length = part.shape[dim]
+        if part.numel:
+            b.copy(out.narrow(dim, start, length), part)
+        start += length
+
+
+@kernel("aten::stack")
+def stack(b: Builder, tensors: Sequence[Ref], dim: int) -> None:
+    """Tensors of one shape along a new dimension."""
+    out = b.out()
+    for k, tensor in enumerate(tensors):
+        b.copy(out.select(dim, k), tensor)
+
+
+@kernel("aten::flip")
+def flip(b: Builder, self: Ref, dims: Sequence[int]) -> None:
+    """Dimensions backwards."""
+    if self.numel == 0:
+        return
+    flipped = {d % max(self.ndim, 1) for d in dims} if self.ndim else set()
+    strides = [-s if d in flipped else s for d, s in enumerate(self.strides)]
+    last = sum((self.shape[d] - 1) * self.strides[d] for d in flipped)
+    b.copy(b.out(), self.as_strided(self.shape, strides, last))
+
+
+@kernel("aten::roll")
+def roll(b: Builder, self: Ref, shifts: Sequence[int], dims: Sequence[int]) -> None:
+    """Elements moved along dimensions, those that leave at the end come in at the start."""
+    out = b.out()
+    if self.numel == 0:
+        return
+    if not dims:
+        if len(shifts) != 1:
+            raise Unsupported("several shifts without dimensions")
+        source, target = b.contiguous(self).view(self.numel), b.temp((self.numel,), self.dtype)
+        _roll(b, target, source, [(0, shifts[0])])
+        b.copy(out, target.view(*self.shape))
+        return
+    total: dict[int, int] = {}
+    for dim, shift in zip(dims, shifts):
+        total[dim % self.ndim] = total.get(dim % self.ndim, 0) + shift
+    _roll(b, out, self, list(total.items()))
+
+
+def _roll(b: Builder, target: Ref, source: Ref, moves: Sequence[tuple[int, int]]) -> None:
+    """One copy for each combination of the two parts that every rolled dimension has."""
+    if not moves:
+        b.copy(target, source)
+        return
+    (dim, shift), rest = moves[0], moves[1:]
+    n = source.shape[dim]
+    at = shift % n
+    for start_to, start_from, length in ((at, 0, n - at), (0, n - at, at)):
+        if length:
+            _roll(b, target.narrow(dim, start_to, length), source.narrow(dim, start_from, length), rest)
+
+
+@kernel("aten::tril", elementwise=True)
+def tril(b: Builder, self: Ref, diagonal: int) -> None:
+    """The lower triangle; 0 above the diagonal."""
+    _triangle(b, self, diagonal, "c <= r + diagonal")
+
+
+@kernel("aten::triu", elementwise=True)
+def triu(b: Builder, self: Ref, diagonal: int) -> None:
+    """The upper triangle; 0 below the diagonal."""
+    _triangle(b, self, diagonal, "c >= r + diagonal")
+
+
+def _triangle(b: Builder, self: Ref, diagonal: int, keep: str) -> None:
+    out = b.out()
+    target, source = raw_bits(out), raw_bits(self)
+    rows, columns = target.shape[-2:]
+    total = target.numel
+    if total == 0:
+        return
+    items, chunk = b.split(total // columns, max(1, 4096 // columns)) if b.is_cpu else (total // columns, 1)
+    sizes = tuple(reversed(target.shape[:-1]))
+    layout = Layout(sizes, tuple(tuple(reversed(r.strides[:-1])) for r in (target, source)))
+    args = [target, source, total // columns, chunk, layout, columns, target.strides[-1], source.strides[-1], diagonal]
+    b.launch("shape.c", "triangle", items, args, {**b.types(T=target.dtype), "KEEP": f"({keep})"})
