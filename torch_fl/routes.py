@@ -201,7 +201,10 @@ def _kernel_plan(
 
 
 def _pack_of(func: Any) -> Callable[[list[Any]], Any]:
-    return (lambda flat: flat[0]) if len(func._schema.returns) == 1 else tuple
+    returns = len(func._schema.returns)
+    if returns == 0:
+        return lambda flat: None
+    return (lambda flat: flat[0]) if returns == 1 else tuple
 
 
 def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> None:
@@ -303,6 +306,8 @@ def _arguments(entry: Kernel, bound: dict[str, Any], tensors: Sequence[Tensor]) 
             converted = convert(item)
         elif kind == "tensors":
             converted = None if item is None else [convert(v) for v in item]
+        elif kind == "values":
+            converted = [value_of(v) for v in item]
         elif kind == "generator" or (kind == "value" and item is not None and name not in entry.static):
             converted = value_of(item)
         else:

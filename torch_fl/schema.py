@@ -22,7 +22,9 @@ _NUMBERS = (int, float, bool, complex)
 
 @dataclass(frozen=True)
 class Param:
-    """One schema argument. `kind`: "tensor", "tensors", "value" (a number given at launch) or "static" (in the key)."""
+    """One schema argument. `kind`: "tensor", "tensors", "generator", "value" or "values" (numbers given at launch), or
+    "static" (in the key).
+    """
 
     name: str
     kind: str
@@ -34,6 +36,8 @@ class Param:
 
 
 def _kind(type_text: str) -> str:
+    if type_text == "List[number]":
+        return "values"
     text = type_text.replace("Optional[", "").rstrip("]")
     if type_text.startswith("List[") or type_text.startswith("Optional[List["):
         return "tensors" if "Tensor" in text else "static"
@@ -202,6 +206,8 @@ def make_binder(func: Any, static: Sequence[str]) -> Bind:
             lines.append(f"  k{i} = list_key(a, T, V)")
         elif p.kind == "value" and p.name not in static:
             lines += [f"  k{i} = type(a)", "  if a is not None: V.append(a)"]
+        elif p.kind == "values":
+            lines += [f"  k{i} = tuple([type(v) for v in a])", "  V.extend(a)"]
         elif p.kind == "generator":
             lines += [f"  k{i} = a is None", "  V.append(a)"]
         else:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..plan import Builder, Ref, Value
 
 Operand = Any  # Ref | Value | number
+MAX_RANK = 8
+MAX_SLICES = 64
+"""Launches at most for one op on tensors of more than MAX_RANK dimensions."""
 
 
 def merge(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
@@ -47,7 +50,7 @@ def merge(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[
 
 
 def _body(
-    steps: Mapping[str, str], single: Sequence[str], reads: Sequence[str], writes: Sequence[str], code: str
+    steps: Mapping[str, str], single: Sequence[str], reads: Sequence[str], writes: Sequence[str], code: str, setup: str
 ) -> str:
     """The loop over one work-item's elements; `steps` are the buffers that are walked and their inner strides.
 
@@ -60,7 +63,8 @@ def _body(
     results = "".join(f"      const T_{n} r_{n} = T_{n}_save(EXPR_{n});\n" for n in writes)
     saves = "".join(f"      p_{n}[at_{n} + j_ * {steps[n]}] = r_{n};\n" for n in writes)
     return f"""
-{hoisted}  const IDX inner_ = m_.size[0];
+{hoisted}  {setup}
+  const IDX inner_ = m_.size[0];
   IDX start_ = (IDX)(GID0 * chunk_);
   const IDX end_ = total_ - start_ < chunk_ ? total_ : start_ + chunk_;
   while (start_ < end_) {{
@@ -73,7 +77,8 @@ def _body(
      {walk}
     }}
     for (IDX j_ = 0; j_ < n_; ++j_) {{
-{loads}{code}{results}{saves}    }}
+{loads}      {code}
+{results}{saves}    }}
     start_ += n_;
   }}
 """
@@ -91,33 +96,32 @@ def emit(
     compute: torch.dtype,
     helpers: str = "",
     code: str = "",
+    setup: str = "",
 ) -> None:
     """Launch one pointwise kernel.
 
     `outs`: name -> (destination, C expression over the names of tensors and scalars). `compute`: the dtype in whose
     compute type (`ACC`) operands arrive and the expression is evaluated. Operands must broadcast to the first
-    destination's shape. `code`: C statements that run before the expressions; they may change the operands. A name
-    in both `outs` and `tensors` is one buffer that is read and written. Functions named `m_...` come from
-    native/math.h. Raises Unsupported for dtypes without a C type and for over 8 operands of more than one element.
+    destination's shape. `code`: C statements that run before the expressions; they may change the operands. `setup`:
+    statements that run once per work-item, on scalars and on tensors of one element that are only read. A name in both
+    `outs` and `tensors` is one buffer that is read and written. Functions named `m_...` come from native/math.h.
+    Raises Unsupported for dtypes without a C type and for over 8 operands of more than one element.
     """
     shape = next(iter(outs.values()))[0].shape
     if 0 in shape:
         return
     walked = {n: o[0] for n, o in outs.items()} | {n: t.expand(shape) for n, t in tensors.items() if n not in outs}
-    single = [n for n in tensors if n not in outs and tensors[n].numel == 1 and len(walked) > 1]
+    changed = set(re.findall(r"(\w+)\s*[-+*/]?=[^=]", code)) | set(outs)
+    single = [n for n in tensors if n not in changed and tensors[n].numel == 1 and len(walked) > 1]
     merged = merge(shape, [r.strides for n, r in walked.items() if n not in single])
     if len(merged[0]) > MAX_RANK:
-        _emit_slices(builder, outs, tensors, scalars, compute, helpers, code)
+        _emit_slices(builder, outs, tensors, scalars, compute, (helpers, code, setup))
         return
-    _emit_walk(builder, outs, tensors, scalars, compute, (helpers, code), (walked, single, merged))
-
-
-MAX_RANK = 8
-MAX_SLICES = 64
+    _emit_walk(builder, outs, tensors, scalars, compute, (helpers, code, setup), (walked, single, merged))
 
 
 def _emit_slices(
-    builder: Builder, outs: Any, tensors: Any, scalars: Any, compute: torch.dtype, helpers: str, code: str
+    builder: Builder, outs: Any, tensors: Any, scalars: Any, compute: torch.dtype, texts: tuple[str, str, str]
 ) -> None:
     """The same for operands of too many dimensions: one launch for each index of the smallest dimension."""
     shape = next(iter(outs.values()))[0].shape
@@ -129,7 +133,7 @@ def _emit_slices(
             builder,
             {n: (o[0].select(dim, i), o[1]) for n, o in outs.items()},
             {n: t.expand(shape).select(dim, i) for n, t in tensors.items()},
-            scalars, compute, helpers, code,
+            scalars, compute, *texts,
         )  # fmt: skip
 
 
@@ -138,7 +142,7 @@ def _emit_walk(
 ) -> None:
     from ..plan import Layout
 
-    helpers, code = texts
+    helpers, code, setup = texts
     walked, single, (sizes, strides) = layout
     names = [n for n in walked if n not in single]
     if len(names) > 8:
@@ -148,8 +152,9 @@ def _emit_walk(
     params = [f"{access[n]} T_{n} p_{n}" for n in walked] + [f"ACC {n}" for n in scalars]
     params += ["long total_", "long chunk_", f"Layout{len(names)} m_"]
     reads = [n for n in tensors if n not in single]
-    body = _body(steps, single, reads, list(outs), f"      {code}\n" if code else "")
-    text = f"{_helpers(helpers, code, outs)}\nkernel pointwise({', '.join(params)}) {{{body}}}\n"
+    body = _body(steps, single, reads, list(outs), code, setup)
+    used = _helpers(helpers, code, setup, *(o[1] for o in outs.values()))
+    text = f"{used}\nkernel pointwise({', '.join(params)}) {{{body}}}\n"
     defines = builder.types(**{f"T_{n}": r.dtype for n, r in walked.items()}) | _compute_defines(builder, compute)
     defines |= {f"EXPR_{n}": f"({o[1]})" for n, o in outs.items()}
     total = next(iter(walked.values())).numel
@@ -158,8 +163,9 @@ def _emit_walk(
     builder.launch(text, "pointwise", items, [*walked.values(), *scalars.values(), total, chunk, bound], defines)
 
 
-def _helpers(helpers: str, code: str, outs: Mapping[str, tuple[Ref, str]]) -> str:
-    used = " ".join([helpers, code, *(o[1] for o in outs.values())])
+def _helpers(helpers: str, *code: str) -> str:
+    """The helper functions of a kernel, and the library files whose functions (by their prefix) it calls."""
+    used = " ".join([helpers, *code])
     found = [read_native(name) for mark, name in _LIBRARIES.items() if re.search(rf"\b{mark}\w+\(", used)]
     return "\n".join([*dict.fromkeys(found), helpers])
 

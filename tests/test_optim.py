@@ -1,0 +1,95 @@
+"""Optimizers and the gradient scaler: the CPU's weights after five steps, and no new plan after the first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from torch_fl import dispatch
+
+_CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "sgd": (torch.optim.SGD, {"lr": 0.1}),
+    "sgd_momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "dampening": 0.1}),
+    "sgd_nesterov": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "maximize": True}),
+    "adam": (torch.optim.Adam, {"lr": 0.01, "weight_decay": 0.1}),
+    "adam_amsgrad": (torch.optim.Adam, {"lr": 0.01, "amsgrad": True}),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1, "maximize": True}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "momentum": 0.9, "centered": True}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.01}),
+}
+_MODES: dict[str, dict[str, bool]] = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+_PAIRS = [(c, m) for c in _CASES for m in _MODES if (c, m) != ("rmsprop", "fused")]
+
+
+def _weights(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(5, 3), (7,), (), (1,), (2, 3, 4)]
+    return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
+
+
+def _run(case: str, mode: dict[str, bool], device: Any, steps: int = 5) -> tuple[list[torch.Tensor], list[int]]:
+    """Weights after some steps on 0.5 * w ** 2 with a changing learning rate, and the number of plans after each."""
+    kind, options = _CASES[case]
+    weights = [w.to(device).requires_grad_() for w in _weights()]
+    optimizer = kind(weights, **options, **mode)
+    plans = []
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = options["lr"] / (step + 1)
+        for k, w in enumerate(weights):
+            w.grad = (w.detach() * 0.5 + k).clone()
+        optimizer.step()
+        plans.append(sum(len(op.plans) for op in dispatch._OPS.values()))
+    return [w.detach().cpu() for w in weights], plans
+
+
+@pytest.mark.parametrize(("case", "mode"), _PAIRS, ids=[f"{c}-{m}" for c, m in _PAIRS])
+def test_weights_after_five_steps(case: str, mode: str, device: torch.device) -> None:
+    want, _ = _run(case, _MODES[mode], "cpu")
+    got, plans = _run(case, _MODES[mode], device)
+    torch.testing.assert_close(got, want)
+    assert plans[1:] == [plans[1]] * 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_fused_adam_of_other_dtypes(dtype: torch.dtype, device: torch.device) -> None:
+    results = []
+    for where in ("cpu", device):
+        weights = [w.to(where).requires_grad_() for w in _weights(dtype)]
+        optimizer = torch.optim.AdamW(weights, lr=torch.tensor(0.01), fused=True)
+        for _ in range(3):
+            for w in weights:
+                w.grad = w.detach().clone()
+            optimizer.step()
+        results.append([w.detach().cpu() for w in weights])
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["loop", "fused"])
+def test_gradient_scaler_skips_an_overflow(fused: bool, device: torch.device) -> None:
+    results = []
+    for where in ("cpu", device):
+        weight = torch.tensor([1.0, 2.0, 3.0]).to(where).requires_grad_()
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=fused)
+        scaler = torch.amp.GradScaler(torch.device(where).type, init_scale=4.0, growth_interval=2)
+        for scale in (1.0, float("inf"), 2.0, 3.0):
+            optimizer.zero_grad()
+            scaler.scale((weight * weight * scale).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        results.append((weight.detach().cpu(), scaler.get_scale()))
+    torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("foreach", [False, True], ids=["loop", "foreach"])
+def test_clip_grad_norm(foreach: bool, device: torch.device) -> None:
+    results = []
+    for where in ("cpu", device):
+        weights = [w.to(where).requires_grad_() for w in _weights()]
+        for w in weights:
+            w.grad = w.detach().clone()
+        norm = torch.nn.utils.clip_grad_norm_(weights, 0.5, foreach=foreach)
+        results.append(([w.grad.cpu() for w in weights], norm.cpu()))  # type: ignore[union-attr]
+    torch.testing.assert_close(results[1], results[0])
