@@ -94,11 +94,12 @@ def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) 
     device = _common_device(op, tensors, kwargs)
     if device is None:
         return CallPlan("migrate", "tensors on several devices", lambda a, k: _migrate(op, tensors, a, k))
+    before = [t._spec for t in tensors if type(t) is Tensor]
     plan = make_plan(op.func, device, tensors, args, kwargs)
     if len(op.plans) >= MAX_PLANS:
         op.plans.clear()
     # A call that resized its out= tensor was planned for the layout after it: the key describes the one before.
-    if all(type(t) is Tensor for t in tensors):
+    if len(before) == len(tensors) and before == [t._spec for t in tensors]:
         op.plans[key] = plan
     return plan
 
@@ -161,10 +162,12 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def install() -> None:
-    """Put the route and the overridden methods into the tensor class."""
+    """Put the route and the overridden methods into the tensor class; tell optimizers about it."""
     from . import tensor_methods
+    from .compat.optim import allow_foreach
 
     tensor_methods.install()
+    allow_foreach(Tensor)
     Tensor.__torch_dispatch__ = classmethod(_torch_dispatch)  # type: ignore[assignment]
 
 

@@ -86,6 +86,9 @@ def _register() -> None:
 _EXPLICIT = (
     "empty.memory_format", "empty_strided", "copy_", "_to_copy", "_copy_from", "set_.source_Tensor", "resize_",
     "as_strided", "detach", "alias", "_local_scalar_dense", "view", "lift_fresh",
+    # Factories that torch would compose of `empty(0)` and a resizing out= call.
+    "arange", "arange.start", "arange.start_step", "linspace", "logspace", "eye", "eye.m",
+    "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta",
 )  # fmt: skip
 
 

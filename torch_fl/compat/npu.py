@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from ..runtime import random as _random
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..runtime.adapter import Properties
 
 DeviceLike = torch.device | str | int | None
@@ -141,21 +145,18 @@ def max_memory_allocated(device: DeviceLike = None) -> int:
 
 def memory_reserved(device: DeviceLike = None) -> int:
     """Bytes taken from the driver, cached ones included."""
-    where = _device(device)
-    reserved = where.backend.reserved_bytes()
-    return int(where.allocated_bytes() if reserved is None else reserved)
+    return int(_device(device).reserved_bytes())
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Start max_memory_allocated anew."""
-    where = _device(device)
-    where.peak_bytes = where.allocated_bytes()
+    _device(device).reset_peak()
 
 
 def empty_cache() -> None:
     """Give cached memory of all devices back to their drivers."""
     for where in _devices().devices():
-        where.backend.empty_cache()
+        where.empty_cache()
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -172,5 +173,52 @@ def _is_in_bad_fork() -> bool:
     return bool(_devices().in_forked_child())
 
 
+# -- random numbers (state in runtime/random.py) ------------------------------------------------------------------
+default_generators = _random.DefaultGenerators()
+"""One generator per device: the ones ops use when none is given."""
+
+
 def manual_seed_all(seed: int) -> None:
     """Seed the generators of all devices; called by torch.manual_seed."""
+    _random.manual_seed_all(seed)
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the current device's generator."""
+    _random.default_generator(current_device()).manual_seed(seed)
+
+
+def seed() -> None:
+    """Seed the current device's generator with an unpredictable number."""
+    _random.default_generator(current_device()).seed()
+
+
+def seed_all() -> None:
+    """Seed the generators of all devices with one unpredictable number."""
+    _random.manual_seed_all(torch.Generator("cpu").seed())
+
+
+def initial_seed() -> int:
+    """The seed of the current device's generator."""
+    return _random.default_generator(current_device()).initial_seed()
+
+
+def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
+    """Random state of a device (default: the current one) as a CPU ByteTensor."""
+    return _random.default_generator(_index(device)).get_state()
+
+
+def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
+    """Restore what get_rng_state returned."""
+    _random.default_generator(_index(device)).set_state(new_state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """Random states of all devices."""
+    return [generator.get_state() for generator in default_generators]
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    """Restore what get_rng_state_all returned."""
+    for generator, state in zip(default_generators, new_states):
+        generator.set_state(state)

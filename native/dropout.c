@@ -1,0 +1,26 @@
+// Per-element decisions that read a tensor (after philox.h, WORDS 1): dropout, and Bernoulli of a tensor of chances.
+#define TILE (4 * LANES)
+#define TILES_BEGIN                                                                    \
+  const long tiles = (n + TILE - 1) / TILE, first = GID0 * chunk;                      \
+  const long last = first + chunk < tiles ? first + chunk : tiles;                     \
+  for (long tile = first; tile < last; ++tile) {                                       \
+    uint r[TILE];                                                                      \
+    philox_tile(r, seed, offset + (ulong)tile * LANES, 0);                             \
+    const long at = tile * TILE;                                                       \
+    const int left = n - at < TILE ? (int)(n - at) : TILE;                             \
+    for (int k = 0; k < left; ++k) {
+#define TILES_END }}
+
+kernel dropout(in T x, out T y, out uchar mask, long n, long chunk, ulong seed, ulong offset, float keep, float scale) {
+  TILES_BEGIN
+    const uchar kept = unit_f32(r[k]) < keep;
+    mask[at + k] = kept;
+    y[at + k] = T_save(T_load(x[at + k]) * (T_acc)(kept ? scale : 0.0f));
+  TILES_END
+}
+
+kernel bernoulli(in T chance, out X x, long n, long chunk, ulong seed, ulong offset) {
+  TILES_BEGIN
+    x[at + k] = X_save(unit_f32(r[k]) < (float)T_load(chance[at + k]));
+  TILES_END
+}

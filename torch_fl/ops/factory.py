@@ -1,0 +1,244 @@
+"""Tensors made from numbers: arange, linspace, logspace, eye, index triangles.
+
+torch composes every other factory (zeros, full, ones_like, new_full ...) of `empty` and `fill_`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..dispatch import call, current_device
+from ..errors import Unsupported
+from ..fallback import upload
+from ..plan import Builder, Ref, Value
+from ..registry import handler, kernel
+from ..runtime.devices import Device, device_at
+from ..schema import NotOurs
+from ..tensor import Tensor, empty
+
+_HALVES = (torch.float16, torch.bfloat16)
+_library = torch.library.Library("torch_fl", "FRAGMENT")
+_library.define("ramp(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)")
+_library.impl("ramp", lambda self, start, step: self, "Meta")
+_RAMP = torch.ops.torch_fl.ramp.default
+
+
+def _dense(b: Builder, target: Ref) -> Ref:
+    return target if target.is_contiguous else b.temp(target.shape, target.dtype)
+
+
+def _finish(b: Builder, target: Ref, made: Ref) -> None:
+    if made is not target:
+        b.copy(target, made)
+
+
+# -- arange --------------------------------------------------------------------------------------------------------
+def _ramp_type(b: Builder, dtype: torch.dtype) -> str:
+    """The type torch counts in: integers as int64, halves in float32, other floats in float64 where there is one."""
+    if dtype.is_complex:
+        raise Unsupported("dtype complex")
+    if not dtype.is_floating_point:
+        return "long"
+    return "double" if b.fp64 and dtype not in _HALVES else "float"
+
+
+@kernel("torch_fl::ramp")
+def ramp(b: Builder, self: Ref, start: Value, step: Value) -> None:
+    """self[i] = start + i * step, [n]."""
+    kind = _ramp_type(b, self.dtype)
+    target = _dense(b, b.out())
+    items, chunk = b.split(target.numel)
+    macros = {**b.types(T=self.dtype), "ACC": kind, **_UNUSED}
+    b.launch("ramp.c", "ramp", items, [target, target.numel, chunk, start, step], macros)
+    _finish(b, b.out(), target)
+
+
+_UNUSED = {"R(v)": "(v)", "AT(v)": "(v)"}
+
+
+def _fill_ramp(out: Tensor, start: Any, step: Any) -> None:
+    if out.dtype.is_complex:
+        out.copy_(torch.arange(out.numel(), device="cpu") * step + start)
+        return
+    kind = float if out.dtype.is_floating_point else int
+    call(_RAMP, (out, kind(start), kind(step)), {})
+
+
+@handler("aten::arange.start_step")
+def arange_start_step(
+    start: Any,
+    end: Any,
+    step: Any = 1,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> Tensor:
+    """[start, start + step, ...) up to `end`; size, dtype and errors are those of torch's meta kernel."""
+    like = _arange_like(start, end, step, dtype)
+    out = empty(tuple(like.shape), dtype or like.dtype, _device_of(device))
+    if like.numel():
+        _fill_ramp(out, start, step)
+    return out
+
+
+def _device_of(device: torch.device | None) -> Device:
+    return current_device() if device is None else device_at(device.index)
+
+
+def _arange_like(start: Any, end: Any, step: Any, dtype: torch.dtype | None) -> torch.Tensor:
+    """A meta tensor of the right size; torch counts in int64 for int64 only, in float64 for everything else."""
+    counted = dtype if dtype in (None, torch.int64) else torch.float64
+    return torch.arange(start, end, step, dtype=counted, device="meta")
+
+
+@handler("aten::arange.start")
+def arange_start(start: Any, end: Any, **options: Any) -> Tensor:
+    """arange.start_step with step 1."""
+    return arange_start_step(start, end, 1, **options)
+
+
+@handler("aten::arange")
+def arange(end: Any, **options: Any) -> Tensor:
+    """arange.start_step from 0 with step 1."""
+    return arange_start_step(0, end, 1, **options)
+
+
+def _fill_out(size: torch.Size, start: Any, step: Any, out: Tensor) -> Tensor:
+    if type(out) is not Tensor:
+        raise NotOurs
+    if out.numel() != size.numel():
+        out.resize_(size)
+    if not size.numel():
+        return out
+    if out.is_contiguous():
+        _fill_ramp(out.view(-1), start, step)
+    else:
+        flat = empty((size.numel(),), out.dtype, out._spec.device)
+        _fill_ramp(flat, start, step)
+        out.copy_(flat.view_as(out))
+    return out
+
+
+@handler("aten::arange.start_out")
+def arange_start_out(start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Tensor:
+    """arange into `out`, which is resized where it has another number of elements."""
+    return _fill_out(_arange_like(start, end, step, out.dtype).shape, start, step, out)
+
+
+@handler("aten::arange.out")
+def arange_end_out(end: Any, *, out: Tensor) -> Tensor:
+    """The same from 0 with step 1."""
+    return arange_start_out(0, end, 1, out=out)
+
+
+@handler("aten::range.out")
+def range_out(start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Tensor:
+    """The same with the end included."""
+    meta = torch.empty(0, dtype=out.dtype, device="meta")
+    return _fill_out(torch.ops.aten.range.out(start, end, step, out=meta).shape, start, step, out)
+
+
+# -- linspace, logspace --------------------------------------------------------------------------------------------
+def _between(b: Builder, start: Any, end: Any, base: Any, at: str) -> None:
+    target = b.out()
+    dtype = target.dtype
+    if dtype.is_complex:
+        raise Unsupported("dtype complex")
+    if not dtype.is_floating_point and not b.fp64:
+        raise Unsupported("integer linspace needs float64")
+    kind = "float" if dtype in (*_HALVES, torch.float32) else "double"
+    rounded = dtype in _HALVES and at == _POINT
+    macros = {**b.types(T=dtype), "ACC": kind, "R(v)": "T_load(T_save(v))" if rounded else "(v)", "AT(v)": at}
+    made = _dense(b, target)
+    items, chunk = b.split(made.numel)
+    ends = [start, end] if dtype.is_floating_point else [_wrapped(v, dtype) for v in (start, end)]
+    b.launch("ramp.c", "between", items, [made, made.numel, chunk, *ends, base], macros)
+    _finish(b, target, made)
+
+
+def _wrapped(value: Any, dtype: torch.dtype) -> Any:
+    """The number as `dtype` holds it: truncated, and wrapped as C casts do."""
+    low, count = torch.iinfo(dtype).min, 2 ** torch.iinfo(dtype).bits
+
+    def wrap(number: float) -> int:
+        return (int(number) - low) % count + low
+
+    return value.map(wrap, int) if isinstance(value, Value) else wrap(value)
+
+
+_POINT = "(v)"
+
+
+@kernel("aten::linspace", "aten::linspace.out")
+def linspace(b: Builder, start: Value, end: Value, steps: int) -> None:
+    """`steps` points from start to end, both included."""
+    _between(b, start, end, 0.0, _POINT)
+
+
+@kernel("aten::logspace", "aten::logspace.out", static=("base",))
+def logspace(b: Builder, start: Value, end: Value, steps: int, base: float) -> None:
+    """base to the power of `steps` points from start to end."""
+    _between(b, start, end, base, "pow(base, (ACC)(v))")
+
+
+# -- matrices and indices ------------------------------------------------------------------------------------------
+@kernel("aten::eye", "aten::eye.m", "aten::eye.out", "aten::eye.m_out")
+def eye(b: Builder, n: int) -> None:
+    """Ones on the diagonal, zeros elsewhere."""
+    out = b.out()
+    b.fill(out, 0)
+    rows, columns = out.shape
+    b.fill(out.as_strided((min(rows, columns),), (sum(out.strides),)), 1)
+
+
+def _triangle(b: Builder, upper: bool, row: int, col: int, offset: int, dtype: torch.dtype | None) -> None:
+    make = torch.triu_indices if upper else torch.tril_indices
+    # The schema's default for dtype is the number of int64.
+    like = make(row, col, offset, dtype=dtype if isinstance(dtype, torch.dtype) else torch.int64, device="meta")
+    out = b.new_out(0, tuple(like.shape), like.dtype)
+    macros = {**b.types(T=out.dtype), "ACC": "long", **_UNUSED}
+    b.launch("ramp.c", "triangle", row if out.numel else 0, [out, out.shape[1], col, offset, int(upper)], macros)
+
+
+@kernel("aten::tril_indices", infer=False)
+def tril_indices(b: Builder, row: int, col: int, offset: int, dtype: torch.dtype | None) -> None:
+    """[2, n] rows and columns of the lower triangle of a [row, col] matrix."""
+    _triangle(b, False, row, col, offset, dtype)
+
+
+@kernel("aten::triu_indices", infer=False)
+def triu_indices(b: Builder, row: int, col: int, offset: int, dtype: torch.dtype | None) -> None:
+    """[2, n] rows and columns of the upper triangle of a [row, col] matrix."""
+    _triangle(b, True, row, col, offset, dtype)
+
+
+# -- windows -------------------------------------------------------------------------------------------------------
+@handler("aten::kaiser_window", "aten::kaiser_window.periodic", "aten::kaiser_window.beta")
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> torch.Tensor:
+    """Made on the host: torch's composition of it reaches a kernel that only its own devices can have."""
+    device = _device_of(options.pop("device", None))
+    return upload(torch.kaiser_window(window_length, periodic, beta, **options, device="cpu"), device)
+
+
+# -- new_* ---------------------------------------------------------------------------------------------------------
+@handler("aten::new_empty_strided")
+def new_empty_strided(
+    self: Tensor,
+    size: list[int],
+    stride: list[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    """A tensor of a given layout like self. C++ asks for index 0 whatever self's is, so that means: where self is."""
+    if device is not None and (device.type != "npu" or device.index):
+        where = device
+    else:
+        where = self.device
+    return torch.empty_strided(size, stride, dtype=dtype or self.dtype, device=where)
