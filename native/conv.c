@@ -1,0 +1,252 @@
+// Convolution in three spatial dimensions without im2col.
+//
+// `frame` lays the input out so that every tap of the window is a constant offset: zeros between lines, planes and
+// samples stand for the padding (one gap serves both neighbours), and a stride separates positions into phases.
+// An output position is then one number p, and out[co][p] = sum over k of w[co][k] * frame[offset[k] + p]: a matrix
+// product whose right side is read in place. Positions in the gaps are computed and thrown away.
+//
+// T: element type of x, ACC: type of sums, VL: lanes of a vector, MR: output channels of a register tile.
+VECTOR(V, ACC, VL)
+#define NR (2 * VL)
+#define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
+// A function with vector parameters: clang keeps to half-width registers where it sees none.
+FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
+FUNC V madd_each(const V a, const V x, const V s) { return a * x + s; }
+
+#if MR == 8
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#elif MR == 4
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
+#else
+#define EACH_ROW(DO) DO(0)
+#endif
+// Rows of a tile of weight gradients: every row has four taps, more would not fit the registers.
+#if MR >= 4
+#define WR 4
+#define EACH_WEIGHT_ROW(DO) DO(0) DO(1) DO(2) DO(3)
+#else
+#define WR 1
+#define EACH_WEIGHT_ROW(DO) DO(0)
+#endif
+
+// Number of i >= 0 with i * step < n.
+FUNC IDX count_below(IDX n, IDX step) { return n <= 0 ? 0 : (n + step - 1) / step; }
+
+// q: frame sizes (w, h, d, n, phases of w, h, d, channels) with the strides of x; e: sizes of x (w, h, d), then the
+// stride and the padding. A segment is one channel and phase; zeros follow its last line, and `tail` more the last one.
+kernel conv_frame(in T x, out ACC frame, Layout1 q, Layout2 e, long segment, long tail, long total, long chunk) {
+  long line = GID0 * chunk;
+  const long end = line + chunk < total ? line + chunk : total;
+  const IDX width = q.size[0], lines = q.size[1] * q.size[2] * q.size[3], step = e.stride[0][0], x_w = q.stride[0][0];
+  IDX rest = (IDX)line, at[8];
+  for (int d = 1; d < 8; ++d) {
+    at[d] = rest % q.size[d];
+    rest /= q.size[d];
+  }
+  for (; line < end; ++line) {
+    const long seg = line / lines;
+    GLOBAL ACC* restrict to = frame + seg * segment + (line - seg * lines) * width;
+    const IDX h = at[1] * e.stride[0][1] + at[5] - e.stride[1][1], d = at[2] * e.stride[0][2] + at[6] - e.stride[1][2];
+    const IDX first = at[4] - e.stride[1][0];
+    const bool inside = h >= 0 && h < e.size[1] && d >= 0 && d < e.size[2];
+    IDX lo = inside ? count_below(-first, step) : width, hi = inside ? count_below(e.size[0] - first, step) : width;
+    hi = hi < width ? hi : width;
+    lo = lo < hi ? lo : hi;
+    const GLOBAL T* restrict from = x + h * q.stride[0][1] + d * q.stride[0][2] + at[3] * q.stride[0][3] +
+                                    at[7] * q.stride[0][7] + first * x_w;
+    const IDX move = step * x_w;
+    for (IDX j = 0; j < lo; ++j) to[j] = 0;
+    if (move == 1)
+      for (IDX j = lo; j < hi; ++j) to[j] = T_load(from[j]);
+    else
+      for (IDX j = lo; j < hi; ++j) to[j] = T_load(from[j * move]);
+    for (IDX j = hi; j < width; ++j) to[j] = 0;
+    if (line - seg * lines == lines - 1) {
+      const long zeros = segment - lines * width + (line == total - 1 ? tail : 0);
+      for (long j = 0; j < zeros; ++j) to[width + j] = 0;
+    }
+    for (int a = 1; a < 8 && ++at[a] == q.size[a]; ++a) at[a] = 0;
+  }
+}
+
+// Offset in the frame of tap (w, h, d, channel) at q and e: see conv_pack.
+FUNC long tap_offset(const IDX w, const IDX h, const IDX d, const IDX channel, const Layout2 q, const Layout3 e) {
+  const IDX reach[3] = {w * e.stride[1][0], h * e.stride[1][1], d * e.stride[1][2]};
+  long total = (long)channel * q.stride[1][3], phase = 0;
+  for (int i = 2; i >= 0; --i) {
+    phase = phase * e.stride[2][i] + reach[i] % e.stride[0][i];
+    total += reach[i] / e.stride[0][i] * (long)q.stride[1][i];
+  }
+  return total + phase * q.stride[1][4];
+}
+
+// q: sizes (kw, kh, kd, in, out, groups) of the weight with its strides, and shifts per tap in the frame; e: stride,
+// dilation and phase sizes. packed[group][block][k][MR], then the bias as one more row; offset[k].
+kernel conv_pack(in T w, in T bias, out ACC packed, out long offset, Layout2 q, Layout3 e, int has_bias, long chunk) {
+  const IDX depth = q.size[0] * q.size[1] * q.size[2] * q.size[3], blocks = (q.size[4] + MR - 1) / MR;
+  const IDX begin = (IDX)(GID0 * chunk), end = begin + (IDX)chunk < depth ? begin + (IDX)chunk : depth;
+  const IDX group = (IDX)GID1 / blocks, o0 = (IDX)GID1 % blocks * MR;
+  GLOBAL ACC* restrict to = packed + (long)GID1 * (depth + 1) * MR;
+  const GLOBAL T* restrict from = w + group * q.stride[0][5] + o0 * q.stride[0][4];
+  const IDX rows = q.size[4] - o0 < MR ? q.size[4] - o0 : MR;
+  IDX at[4], rest = begin;
+  for (int d = 0; d < 4; ++d) {
+    at[d] = rest % q.size[d];
+    rest /= q.size[d];
+  }
+  for (IDX k = begin; k < end; ++k) {
+    const IDX tap = at[0] * q.stride[0][0] + at[1] * q.stride[0][1] + at[2] * q.stride[0][2] + at[3] * q.stride[0][3];
+    for (IDX r = 0; r < rows; ++r) to[k * MR + r] = T_load(from[tap + r * q.stride[0][4]]);
+    for (IDX r = rows; r < MR; ++r) to[k * MR + r] = 0;
+    if (GID1 == 0) offset[k] = tap_offset(at[0], at[1], at[2], at[3], q, e);
+    for (int a = 0; a < 4 && ++at[a] == q.size[a]; ++a) at[a] = 0;
+  }
+  if (end == depth)
+    for (IDX r = 0; r < MR; ++r)
+      to[depth * MR + r] = has_bias && r < rows ? T_load(bias[group * q.size[4] + o0 + r]) : 0;
+}
+
+kernel conv_offset(out long offset, Layout2 q, Layout3 e) {
+  const IDX k = (IDX)GID0, h = k / q.size[0], d = h / q.size[1], c = d / q.size[2];
+  offset[k] = tap_offset(k % q.size[0], h % q.size[1], d % q.size[2], c, q, e);
+}
+
+// Writes a tile of sums at position p: only positions that are outputs. g as in conv_tile.
+FUNC void scatter(const ACC* restrict sum, const int rows, GLOBAL T* restrict y, const IDX p, const IDX* line,
+                  const IDX* size, const IDX* move, const IDX y_c) {
+  IDX w = p % line[0], h = p / line[0] % line[1], d = p / line[0] / line[1] % line[2], n = p / line[0] / line[1] / line[2];
+  for (IDX done = 0; done < NR;) {
+    IDX run = line[0] - w < NR - done ? line[0] - w : NR - done;
+    if (h < size[1] && d < size[2] && n < size[3] && w < size[0]) {
+      const IDX valid = size[0] - w < run ? size[0] - w : run;
+      GLOBAL T* restrict to = y + w * move[0] + h * move[1] + d * move[2] + n * move[3];
+      for (int r = 0; r < rows; ++r) {
+        if (move[0] == 1)
+          for (IDX j = 0; j < valid; ++j) to[r * y_c + j] = T_save(sum[r * NR + done + j]);
+        else
+          for (IDX j = 0; j < valid; ++j) to[r * y_c + j * move[0]] = T_save(sum[r * NR + done + j]);
+      }
+    }
+    done += run;
+    w = 0;
+    if (++h == line[1]) {
+      h = 0;
+      if (++d == line[2]) {
+        d = 0;
+        ++n;
+      }
+    }
+  }
+}
+
+// g: output sizes (w, h, d, n, channels, groups, outer n), strides in the frame (line lengths for d, n), strides of y.
+// Work-item: `tiles` tiles of NR positions by `some` blocks of MR channels.
+kernel conv_tile(in ACC frame, in ACC packed, in long offset, out T y, Layout2 g, long depth, long positions,
+                 long tiles, long some) {
+  const IDX blocks = (g.size[4] + MR - 1) / MR, group = (IDX)GID2 % g.size[5], outer = (IDX)GID2 / g.size[5];
+  const GLOBAL ACC* restrict x = frame + group * g.stride[0][5] + outer * g.stride[0][6];
+  GLOBAL T* restrict out = y + group * g.stride[1][5] + outer * g.stride[1][6];
+  const IDX line[3] = {g.stride[0][0], g.stride[0][1], g.stride[0][2]};
+  const IDX size[4] = {g.size[0], g.size[1], g.size[2], g.size[3]};
+  const IDX move[4] = {g.stride[1][0], g.stride[1][1], g.stride[1][2], g.stride[1][3]};
+  const IDX block_end = (IDX)((GID1 + 1) * some < blocks ? (GID1 + 1) * some : blocks);
+  const IDX begin = (IDX)(GID0 * tiles * NR), end = (IDX)(begin + tiles * NR < positions ? begin + tiles * NR : positions);
+  for (IDX block = (IDX)(GID1 * some); block < block_end; ++block) {
+    const GLOBAL ACC* restrict panel = packed + (long)(group * blocks + block) * (depth + 1) * MR;
+    const GLOBAL ACC* restrict bias = panel + depth * MR;
+    const int rows = g.size[4] - block * MR < MR ? g.size[4] - block * MR : MR;
+    for (IDX p = begin; p < end; p += NR) {
+      // the last tile moves back instead of reading past the end; what it repeats is the same
+      const IDX p0 = p + NR <= positions || positions < NR ? p : positions - NR;
+      const GLOBAL ACC* restrict xp = x + p0;
+      const GLOBAL ACC* restrict a = panel;
+#define ROW(R) V s##R = SPLAT(V, bias[R]), t##R = s##R;
+      EACH_ROW(ROW)
+#undef ROW
+      for (long k = 0; k < depth; ++k) {
+        const GLOBAL ACC* restrict from = xp + offset[k];
+        const V x0 = AT(from, 0), x1 = AT(from, VL);
+#define ROW(R) s##R = madd(a[R], x0, s##R); t##R = madd(a[R], x1, t##R);
+        EACH_ROW(ROW)
+#undef ROW
+        a += MR;
+      }
+      ACC sum[MR * NR];
+#define ROW(R) *(V*)(sum + R * NR) = s##R; *(V*)(sum + R * NR + VL) = t##R;
+      EACH_ROW(ROW)
+#undef ROW
+      scatter(sum, rows, out + block * MR * g.stride[1][4], p0, line, size, move, g.stride[1][4]);
+    }
+  }
+}
+
+FUNC ACC lanes_sum(const V v) {
+  ACC t[VL];
+  *(V*)t = v;
+  for (int fold = VL / 2; fold; fold /= 2)
+    for (int j = 0; j < fold; ++j) t[j] += t[j + fold];
+  return t[0];
+}
+
+// result[group][co][k] = sum over p of grad[co][p] * frame[offset[k] + p], grad framed like the output positions.
+// g: sizes (k, channels, groups) with the strides of (frame, grad) per channel and group. Work-item: WR channels.
+#define TAPS 4
+kernel conv_weight_grad(in ACC grad, in ACC frame, in long offset, inout ACC result, Layout2 g, long positions,
+                        long span, long some) {
+  const IDX depth = g.size[0], o0 = (IDX)GID0 * WR, group = (IDX)GID2;
+  const IDX begin = (IDX)(GID1 * some), end = begin + some < depth ? begin + (IDX)some : depth;
+  const IDX rows = g.size[1] - o0 < WR ? g.size[1] - o0 : MR, step = g.stride[1][1];
+  const GLOBAL ACC* restrict x = frame + group * g.stride[0][2];
+  const GLOBAL ACC* restrict dy = grad + group * g.stride[1][2] + o0 * step;
+  GLOBAL ACC* restrict to = result + (long)(group * g.size[1] + o0) * depth;
+  for (long p0 = 0; p0 < positions; p0 += span) {
+    const long p1 = p0 + span < positions ? p0 + span : positions;
+    for (IDX k = begin; k < end; k += TAPS) {
+      const IDX last = end - k - 1;
+#define TAP(K) const GLOBAL ACC* restrict x##K = x + offset[k + (K < last ? K : last)];
+      TAP(0) TAP(1) TAP(2) TAP(3)
+#undef TAP
+#define ROW(R) const GLOBAL ACC* restrict g##R = dy + (R < rows ? R : rows - 1) * step; \
+      V s##R##0 = SPLAT(V, 0), s##R##1 = s##R##0, s##R##2 = s##R##0, s##R##3 = s##R##0;
+      EACH_WEIGHT_ROW(ROW)
+#undef ROW
+      for (long p = p0; p < p1; p += VL) {
+        const V v0 = AT(x0, p), v1 = AT(x1, p), v2 = AT(x2, p), v3 = AT(x3, p);
+#define ROW(R) { const V u = AT(g##R, p); s##R##0 = madd_each(u, v0, s##R##0); s##R##1 = madd_each(u, v1, s##R##1); \
+        s##R##2 = madd_each(u, v2, s##R##2); s##R##3 = madd_each(u, v3, s##R##3); }
+        EACH_WEIGHT_ROW(ROW)
+#undef ROW
+      }
+#define ONE(R, K) if (R < rows && K <= last) \
+        to[R * depth + k + K] = lanes_sum(s##R##K) + (p0 ? to[R * depth + k + K] : 0);
+#define ROW(R) ONE(R, 0) ONE(R, 1) ONE(R, 2) ONE(R, 3)
+      EACH_WEIGHT_ROW(ROW)
+#undef ROW
+#undef ONE
+    }
+  }
+}
+
+// Sum of everything but the channel. m: sizes (w, h, d, n, channels) and strides of grad.
+kernel conv_bias_grad(in T grad, out T result, Layout1 m) {
+  ACC total = 0;
+  for (IDX n = 0; n < m.size[3]; ++n)
+    for (IDX d = 0; d < m.size[2]; ++d) {
+      ACC plane = 0;
+      for (IDX h = 0; h < m.size[1]; ++h) {
+        const GLOBAL T* restrict from = grad + (IDX)GID0 * m.stride[0][4] + n * m.stride[0][3] + d * m.stride[0][2] + h * m.stride[0][1];
+        ACC part[16];
+        IDX j = 0;
+        for (int u = 0; u < 16; ++u) part[u] = 0;
+        if (m.stride[0][0] == 1)
+          for (; j + 16 <= m.size[0]; j += 16)
+            for (int u = 0; u < 16; ++u) part[u] += T_load(from[j + u]);
+        for (; j < m.size[0]; ++j) part[0] += T_load(from[j * m.stride[0][0]]);
+        for (int fold = 8; fold; fold /= 2)
+          for (int u = 0; u < fold; ++u) part[u] += part[u + fold];
+        plane += part[0];
+      }
+      total += plane;
+    }
+  result[GID0] = T_save(total);
+}

@@ -1,0 +1,338 @@
+"""Convolution and its gradients on any chip, for one to three spatial dimensions, any stride, dilation and groups.
+
+Everything is one product over a framed input (native/conv.c): no im2col, no temporary larger than the input. The
+gradient of the input is a convolution with flipped weights; with a stride, one per phase of the input's positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from .types import ctype
+from .window import Triple, Window, layout
+
+if TYPE_CHECKING:
+    from ..plan import Builder, Layout, Ref
+
+_SOURCE = "conv.c"
+_ALL = range(3)
+_VECTOR_BYTES = {"AVX512": 64, "AVX2": 32}
+GPU_LANES = 4
+SPAN = 4096
+"""Positions of a weight gradient summed at once: what fits the first cache."""
+TILES = 16
+"""Most tiles of positions per work-item on a CPU: their inputs stay in the second cache."""
+
+
+def acc_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype sums are kept in: float32 for halves. Raises Unsupported for what torch does not convolve."""
+    if dtype in (torch.float16, torch.bfloat16):
+        return torch.float32
+    if dtype not in (torch.float32, torch.float64, torch.int64):
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+    return dtype
+
+
+def _defines(b: Builder, dtype: torch.dtype, channels: int) -> dict[str, Any]:
+    """Types, lanes of a vector, and rows of a register tile for `channels` output channels per group."""
+    acc = acc_dtype(dtype)
+    nbytes = _VECTOR_BYTES.get(torch.backends.cpu.get_cpu_capability(), 16)
+    lanes = nbytes // acc.itemsize if b.is_cpu else GPU_LANES
+    rows = 1 if channels == 1 else 4 if channels <= 4 or nbytes < 64 else 8
+    return {**b.types(T=dtype), "ACC": ctype(acc).compute, "VL": lanes, "MR": rows}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How one input is laid out for one window: see the head of native/conv.c.
+
+    `lines`: positions per dimension from one line, plane or sample to the next. `phases`: of the stride.
+    """
+
+    window: Window
+    size: Triple
+    out: Triple
+    samples: int
+    lines: Triple
+    phases: Triple
+    align: int
+
+    @classmethod
+    def of(cls, window: Window, size: Triple, out: Triple, samples: int, align: int) -> Frame:
+        """The tightest frame for input `size`, output size `out` and `samples` in a row; sizes are (D, H, W)."""
+        phases = tuple(s if k > 1 else 1 for k, s in zip(window.kernel, window.stride))
+        lines = tuple(_line(window, d, size[d], out[d], phases[d]) for d in _ALL)
+        return cls(window, size, out, samples, lines, phases, align)
+
+    @property
+    def steps(self) -> tuple[int, int, int, int]:
+        """Positions from one output to the next per dimension (W, H, D), and from one sample to the next."""
+        d, h, w = self.lines
+        return 1, w, w * h, w * h * d
+
+    @property
+    def segment(self) -> int:
+        """Positions of one channel and phase."""
+        return -(-self.samples * self.steps[3] // self.align) * self.align
+
+    @property
+    def n_phases(self) -> int:
+        """Phases over all dimensions."""
+        return self.phases[0] * self.phases[1] * self.phases[2]
+
+    @property
+    def positions(self) -> int:
+        """Positions up to the last output."""
+        _, h, d, n = self.steps
+        return (self.samples - 1) * n + (self.out[0] - 1) * d + (self.out[1] - 1) * h + self.out[2]
+
+    @property
+    def tail(self) -> int:
+        """Positions read past the last segment: the largest shift, and one tile."""
+        w = self.window
+        shifts = [(w.kernel[d] - 1) * w.dilation[d] // w.stride[d] for d in _ALL]
+        return shifts[2] + shifts[1] * self.steps[1] + shifts[0] * self.steps[2] + 4 * self.align
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a row-major input already looks like this."""
+        return self.lines == self.size and self.window.padding == (0, 0, 0) and self.n_phases == 1
+
+
+def _line(window: Window, d: int, size: int, out: int, phases: int) -> int:
+    """Positions per line: outputs must fit, and a read past the end must meet only the zeros of the next line."""
+    stride, pad = window.stride[d], window.padding[d]
+    last = out - 1 + (window.kernel[d] - 1) * window.dilation[d] // stride
+    zeros = -(-max(0, pad - phases + 1) // stride)
+    return max(out, min(last + 1, max(-(-(size + pad) // stride), last - zeros + 1)), 1)
+
+
+def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """y = convolution of x with w, plus bias.
+
+    x [N, G * I, D, H, W], w [G, O, I, kd, kh, kw], y [N, G * O, D', H', W'], bias [G * O]; any strides, one dtype.
+    Padding may be negative (it crops).
+    """
+    if y.numel == 0:
+        return
+    if x.numel == 0 or w.numel == 0:
+        _constant(b, y, bias)
+        return
+    groups, channels, inner = w.shape[:3]
+    defines = _defines(b, y.dtype, channels)
+    frame = Frame.of(window, x.shape[2:], y.shape[2:], x.shape[0], defines["VL"])
+    single = replace(frame, samples=1)
+    in_place = _is_framed(x, single, defines)
+    if in_place:
+        frame, source, strides = single, x, (x.strides[1], x.strides[0])
+    else:
+        source, strides = _frame(b, x, frame, defines), (frame.n_phases * frame.segment, 0)
+    rows = defines["MR"]
+    blocks = -(-channels // rows)
+    packed, offset = _pack(b, w, bias, frame, strides[0], blocks, defines)
+    outer = x.shape[0] if in_place else 1
+    grid, tiles, some = _split_tiles(b, frame.positions, blocks, groups * outer, 2 * defines["VL"])
+    g = _tile_layout(y, frame, groups, channels, outer, (inner * strides[0], strides[1]))
+    args = [source, packed, offset, y, g, window.size * inner, frame.positions, tiles, some]
+    b.launch(_SOURCE, "conv_tile", grid, args, defines)
+
+
+def _is_framed(x: Ref, frame: Frame, defines: dict[str, Any]) -> bool:
+    """Whether x can be read where it lies, one sample at a time; no tile may reach past its end."""
+    rows = x.as_strided(x.shape[2:], x.strides[2:])
+    enough = frame.positions >= 2 * defines["VL"]
+    return frame.is_plain and rows.is_contiguous and x.dtype == acc_dtype(x.dtype) and enough
+
+
+def _constant(b: Builder, y: Ref, bias: Ref | None) -> None:
+    if bias is None:
+        b.fill(y, 0)
+    else:
+        b.copy(y, bias.view(1, -1, 1, 1, 1).expand(y.shape))
+
+
+def _frame(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> Ref:
+    """x as segments of positions, one per channel and phase, in the compute dtype."""
+    from ..plan import Layout
+
+    channels = x.shape[1]
+    framed = b.temp((channels * frame.n_phases * frame.segment + frame.tail,), acc_dtype(x.dtype))
+    n, c, d, h, w = x.strides
+    sizes = (*frame.lines[::-1], x.shape[0], *frame.phases[::-1], channels)
+    q = Layout(sizes, ((w, h, d, n, 0, 0, 0, c),))
+    e = Layout(x.shape[:1:-1], (frame.window.stride[::-1], frame.window.padding[::-1]))
+    total = channels * frame.n_phases * x.shape[0] * frame.lines[0] * frame.lines[1]
+    items, chunk = b.split(total, max(1, 4096 // frame.lines[2]))
+    b.launch(_SOURCE, "conv_frame", items, [x, framed, q, e, frame.segment, frame.tail, total, chunk], defines)
+    return framed
+
+
+def _taps(w: Ref, frame: Frame, channel: int) -> tuple[Layout, Layout]:
+    """What the kernels need to know about weight and window; `channel`: elements of a channel in the frame."""
+    from ..plan import Layout
+
+    window, order = frame.window, (5, 4, 3, 2, 1, 0)
+    shifts = (*frame.steps[:3], channel, frame.segment, 0)
+    q = Layout(tuple(w.shape[d] for d in order), (tuple(w.strides[d] for d in order), shifts))
+    return q, Layout((1, 1, 1), (window.stride[::-1], window.dilation[::-1], frame.phases[::-1]))
+
+
+def _pack(
+    b: Builder, w: Ref, bias: Ref | None, frame: Frame, channel: int, blocks: int, defines: dict[str, Any]
+) -> tuple[Ref, Ref]:
+    """Weights in blocks of MR output channels with the bias as last row, and each tap's offset in the frame."""
+    groups, _, inner = w.shape[:3]
+    depth = frame.window.size * inner
+    packed = b.temp((groups * blocks * (depth + 1) * defines["MR"],), acc_dtype(w.dtype))
+    offset = b.temp((depth,), torch.int64)
+    chunk = depth if b.is_cpu else 64
+    args = [w, w if bias is None else bias, packed, offset, *_taps(w, frame, channel), int(bias is not None), chunk]
+    b.launch(_SOURCE, "conv_pack", (-(-depth // chunk), groups * blocks), args, defines)
+    return packed, offset
+
+
+def _split_tiles(
+    b: Builder, positions: int, blocks: int, others: int, width: int
+) -> tuple[tuple[int, int, int], int, int]:
+    """The grid of conv_tile, and tiles and blocks per work-item."""
+    tiles = -(-positions // width)
+    if not b.is_cpu:
+        return (tiles, blocks, others), 1, 1
+    wanted = -(-4 * b.device.properties.compute_units // others)
+    per = max(1, min(TILES, -(-tiles // wanted)))
+    items = -(-tiles // per)
+    some = max(1, min(blocks, blocks * items // wanted))
+    return (items, -(-blocks // some), others), per, some
+
+
+def _tile_layout(y: Ref, frame: Frame, groups: int, channels: int, outer: int, strides: tuple[int, int]) -> Layout:
+    from ..plan import Layout
+
+    n, c, d, h, w = y.strides
+    sizes = (*frame.out[::-1], frame.samples, channels, groups, outer)
+    # strides of the frame: lengths of lines, planes and samples (what a position is divided by), group, outer sample
+    return Layout(sizes, ((*frame.lines[::-1], 0, 0, *strides), (w, h, d, n, c, channels * c, n)))
+
+
+def emit_input_grad(b: Builder, gx: Ref, gy: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """gx = the transpose of the convolution applied to gy, plus bias: also the transposed convolution.
+
+    gx [N, G * I, D, H, W], gy [N, G * O, D', H', W'], w [G, O, I, kd, kh, kw], bias [G * I]. Every phase of gx (its
+    positions of equal remainder by the stride) is a convolution of gy with the taps that reach that phase.
+    """
+    turned = w.permute(0, 2, 1, 3, 4, 5)
+    s0, s1, s2 = window.stride
+    for phase in [(d, h, w_) for d in range(s0) for h in range(s1) for w_ in range(s2)]:
+        parts = [_Phase.of(window, d, phase[d], gx.shape[2 + d]) for d in _ALL]
+        target, weight = gx, turned
+        for d, part in enumerate(parts):
+            target, weight = part.positions(target, 2 + d), part.taps(weight, 3 + d)
+        if target.numel == 0:
+            continue
+        if weight.numel == 0:
+            _constant(b, target, bias)
+            continue
+        kernel, padding, dilation = (tuple(v) for v in zip(*((p.count, p.padding, p.dilation) for p in parts)))
+        emit_forward(b, target, gy, weight, bias, Window(kernel, (1, 1, 1), padding, dilation))
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """One dimension of one phase: positions first, first + stride, ...; taps tap, tap + step, ... (count of them)."""
+
+    first: int
+    length: int
+    stride: int
+    tap: int
+    step: int
+    count: int
+    padding: int
+    dilation: int
+
+    @classmethod
+    def of(cls, window: Window, d: int, phase: int, size: int) -> _Phase:
+        """Positions i with (i + padding) % stride == phase, and taps k with k * dilation % stride == phase."""
+        kernel, stride, pad, dilation = (v[d] for v in (window.kernel, window.stride, window.padding, window.dilation))
+        first = (phase - pad) % stride
+        length = max(0, -(-(size - first) // stride))
+        taps = [k for k in range(kernel) if k * dilation % stride == phase]
+        if not taps:
+            return cls(first, length, stride, 0, 1, 0, 0, 1)
+        step = taps[1] - taps[0] if len(taps) > 1 else 1
+        apart = step * dilation // stride
+        # position first + stride * q meets output q + (first + pad) // stride - tap * dilation // stride
+        lead = (first + pad) // stride - taps[0] * dilation // stride
+        return cls(first, length, stride, taps[0], step, len(taps), (len(taps) - 1) * apart - lead, max(1, apart))
+
+    def positions(self, ref: Ref, dim: int) -> Ref:
+        """The positions of this phase: a strided view."""
+        return _slice(ref, dim, self.first, self.length, self.stride)
+
+    def taps(self, ref: Ref, dim: int) -> Ref:
+        """The taps of this phase, last first."""
+        return _slice(ref, dim, self.tap + (self.count - 1) * self.step, self.count, -self.step)
+
+
+def _slice(ref: Ref, dim: int, first: int, length: int, step: int) -> Ref:
+    shape, strides = list(ref.shape), list(ref.strides)
+    offset = first * strides[dim] if length else 0
+    shape[dim], strides[dim] = length, strides[dim] * step
+    return ref.as_strided(shape, strides, offset)
+
+
+def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
+    """gw = gradient of the weight. gw [G, O, I, kd, kh, kw], gy [N, G * O, D', H', W'], x [N, G * I, D, H, W]."""
+    if gw.numel == 0:
+        return
+    if gy.numel == 0 or x.numel == 0:
+        b.fill(gw, 0)
+        return
+    groups, channels, inner = gw.shape[:3]
+    defines = _defines(b, x.dtype, channels)
+    frame = Frame.of(window, x.shape[2:], gy.shape[2:], x.shape[0], defines["VL"])
+    framed = _frame(b, x, frame, defines)
+    plain = replace(frame, window=Window((1, 1, 1)), size=frame.out, phases=(1, 1, 1))
+    grad = _frame(b, gy, plain, defines)
+    offset = b.temp((inner * window.size,), torch.int64)
+    b.launch(_SOURCE, "conv_offset", offset.numel, [offset, *_taps(gw, frame, frame.n_phases * frame.segment)], defines)
+    result = gw if gw.is_contiguous and gw.dtype == framed.dtype else b.temp(gw.shape, framed.dtype)
+    _weight_grad(b, grad, framed, offset, result, frame, defines)
+    if result is not gw:
+        b.copy(gw, result)
+
+
+def _weight_grad(
+    b: Builder, grad: Ref, framed: Ref, offset: Ref, result: Ref, frame: Frame, defines: dict[str, Any]
+) -> None:
+    from ..plan import Layout
+
+    groups, channels, inner = result.shape[:3]
+    depth = frame.window.size * inner
+    blocks = channels if defines["MR"] == 1 else -(-channels // 4)
+    wanted = -(-4 * b.device.properties.compute_units // (blocks * groups))
+    some = -(-depth // (min(wanted, -(-depth // 4)) * 4)) * 4 if b.is_cpu else 4
+    of_group = inner * frame.n_phases * frame.segment
+    g = Layout((depth, channels, groups), ((0, 0, of_group), (0, frame.segment, channels * frame.segment)))
+    span = SPAN // framed.dtype.itemsize * 4 if b.is_cpu else frame.segment
+    args = [grad, framed, offset, result, g, frame.segment, span, some]
+    b.launch(_SOURCE, "conv_weight_grad", (blocks, -(-depth // some), groups), args, defines)
+
+
+def emit_bias_grad(b: Builder, gb: Ref, gy: Ref) -> None:
+    """gb [C] = gy [N, C, D, H, W] summed over everything but the channel."""
+    if gy.numel == 0:
+        b.fill(gb, 0)
+        return
+    shape = (gy.shape[1], gy.shape[0], *gy.shape[2:])
+    m = layout(shape, gy.transpose(0, 1))
+    b.launch(_SOURCE, "conv_bias_grad", gb.numel, [gy, gb, m], _defines(b, gy.dtype, 1))
+
+
+def grouped(w: Ref, groups: int) -> Ref:
+    """[G, O, I, kd, kh, kw] from [G * O, I, kd, kh, kw]; a view."""
+    return w.as_strided((groups, w.shape[0] // groups, *w.shape[1:]), (w.shape[0] // groups * w.strides[0], *w.strides))

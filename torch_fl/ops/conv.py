@@ -1,0 +1,76 @@
+"""Convolution, transposed convolution and their gradients; F.unfold and F.fold.
+
+torch's conv1d, conv2d, conv_transpose2d, padding modes and double backward are composites over these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import Unsupported
+from ..kernels.conv import emit_bias_grad, emit_forward, emit_input_grad, emit_weight_grad, grouped
+from ..kernels.window import Window, volume
+from ..plan import Builder, Ref
+from ..registry import kernel
+
+Sizes = Sequence[int]
+
+
+def _rank(weight: Ref) -> int:
+    rank = weight.ndim - 2
+    if not 1 <= rank <= 3:
+        raise Unsupported(f"{rank} spatial dimensions")
+    return rank
+
+
+def _window(weight: Ref, stride: Sizes, padding: Sizes, dilation: Sizes) -> Window:
+    return Window.of(_rank(weight), weight.shape[2:], stride, padding, dilation)
+
+
+@kernel("aten::convolution")
+def convolution(
+    b: Builder,
+    input: Ref,
+    weight: Ref,
+    bias: Ref | None,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    transposed: bool,
+    groups: int,
+) -> None:
+    """input [N, C, ...] with weight [O, C / groups, ...], or transposed [C, O / groups, ...]; one to three dimensions.
+
+    Floats and int64 of one dtype; halves are summed in float32.
+    """
+    if bias is not None and bias.dtype != input.dtype:
+        raise Unsupported("bias of another dtype")
+    rank, window = _rank(weight), _window(weight, stride, padding, dilation)
+    x, y, w = volume(input, rank), volume(b.out(), rank), grouped(volume(weight, rank), groups)
+    (emit_input_grad if transposed else emit_forward)(b, y, x, w, bias, window)
+
+
+@kernel("aten::convolution_backward")
+def convolution_backward(
+    b: Builder,
+    grad_output: Ref,
+    input: Ref,
+    weight: Ref,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    transposed: bool,
+    groups: int,
+    output_mask: Sequence[bool],
+) -> None:
+    """Gradients of input, weight and bias, those that output_mask asks for."""
+    rank, window = _rank(weight), _window(weight, stride, padding, dilation)
+    gy, x, w = volume(grad_output, rank), volume(input, rank), grouped(volume(weight, rank), groups)
+    outs = iter([b.out(i) for i in range(sum(output_mask))])
+    if output_mask[0]:
+        (emit_forward if transposed else emit_input_grad)(b, volume(next(outs), rank), gy, w, None, window)
+    if output_mask[1]:
+        gw = grouped(volume(next(outs), rank), groups)
+        emit_weight_grad(b, gw, *((x, gy) if transposed else (gy, x)), window)
+    if output_mask[2]:
+        emit_bias_grad(b, next(outs), gy)
