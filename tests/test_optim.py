@@ -19,7 +19,11 @@ _CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "momentum": 0.9, "centered": True}),
     "adagrad": (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.01}),
 }
-_MODES: dict[str, dict[str, bool]] = {"loop": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+_MODES: dict[str, dict[str, bool]] = {
+    "loop": {"foreach": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
 _PAIRS = [(c, m) for c in _CASES for m in _MODES if (c, m) != ("rmsprop", "fused")]
 
 
@@ -51,6 +55,15 @@ def test_weights_after_five_steps(case: str, mode: str, device: torch.device) ->
     got, plans = _run(case, _MODES[mode], device)
     torch.testing.assert_close(got, want)
     assert plans[1:] == [plans[1]] * 4
+
+
+def test_foreach_is_the_default(device: torch.device) -> None:
+    weights = [w.to(device).requires_grad_() for w in _weights()]
+    for w in weights:
+        w.grad = w.detach().clone()
+    before = len(dispatch.op_of(torch.ops.aten._foreach_add_.List).plans)
+    torch.optim.SGD(weights, lr=0.5).step()
+    assert len(dispatch.op_of(torch.ops.aten._foreach_add_.List).plans) >= max(before, 1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)

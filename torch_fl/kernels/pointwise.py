@@ -110,6 +110,8 @@ def emit(
     shape = next(iter(outs.values()))[0].shape
     if 0 in shape:
         return
+    for name, operand in [*tensors.items(), *((n, o[0]) for n, o in outs.items())]:
+        _check_broadcast(name, operand.shape, shape)
     walked = {n: o[0] for n, o in outs.items()} | {n: t.expand(shape) for n, t in tensors.items() if n not in outs}
     changed = set(re.findall(r"(\w+)\s*[-+*/]?=[^=]", code)) | set(outs)
     single = [n for n in tensors if n not in changed and tensors[n].numel == 1 and len(walked) > 1]
@@ -118,6 +120,13 @@ def emit(
         _emit_slices(builder, outs, tensors, scalars, compute, (helpers, code, setup))
         return
     _emit_walk(builder, outs, tensors, scalars, compute, (helpers, code, setup), (walked, single, merged))
+
+
+def _check_broadcast(name: str, shape: Sequence[int], target: Sequence[int]) -> None:
+    """A kernel that walks an operand past its end would corrupt memory: shapes must broadcast."""
+    lead = len(target) - len(shape)
+    if lead < 0 or any(n not in (1, want) for n, want in zip(shape, target[lead:])):
+        raise Unsupported(f"{name} of shape {list(shape)} does not broadcast to {list(target)}")
 
 
 def _emit_slices(

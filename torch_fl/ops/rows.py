@@ -52,12 +52,12 @@ def pointwise(
         if not params:
             raise RegistryError(f"{name} has no tensors")
         chosen = promote or [p.name for p in params if p.kind == "tensor" or p.name in _PROMOTED]
-        row = _Row(expression, promotion, tuple(chosen), helpers)
+        row = Row(expression, promotion, tuple(chosen), helpers)
         add_kernel(func, Kernel(name, row, "", (), True, True, tuple(p.name for p in params)))
 
 
-class _Row:
-    """The kernel function of a row."""
+class Row:
+    """The kernel function of a row. Called with `out`, it writes there instead of to the op's first result."""
 
     def __init__(self, expression: Expression, promotion: str, promote: tuple[str, ...], helpers: str) -> None:
         self.expression = expression
@@ -65,8 +65,8 @@ class _Row:
         self.promote = promote
         self.helpers = helpers
 
-    def __call__(self, b: Builder, /, **operands: Any) -> None:
-        run_row(b, self.expression, operands, self.promotion, self.promote, self.helpers)
+    def __call__(self, b: Builder, /, out: Ref | None = None, **operands: Any) -> None:
+        run_row(b, self.expression, operands, self.promotion, self.promote, self.helpers, out)
 
 
 def run_row(
