@@ -17,6 +17,32 @@ VECTOR(V, ACC, VL)
 // A function with vector parameters: clang keeps to half-width registers where it sees none.
 FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
 
+// VL elements of a or x as the accumulator type. HALF_A, HALF_X: 0 stored so, 1 bfloat16, 2 float16, 3 anything else.
+VECTOR(H, ushort, VL)
+VECTOR(U, uint, VL)
+FUNC V from_halves(const H h, const int kind) {
+  U u = __builtin_convertvector(h, U);
+  if (kind == 1) {
+    u <<= 16;
+    return *(V*)&u;
+  }
+  const U low = u & 0x7fffu, special = (0u - ((low + 0x400u) >> 15)) & 0x7f800000u;  // infinity and NaN keep a full exponent
+  U bits = low << 13;
+  const V scaled = *(V*)&bits * SPLAT(V, (ACC)5.192296858534828e33f);  // 2^112 moves the exponent, denormals too
+  bits = *(U*)&scaled | special | (u & 0x8000u) << 16;
+  return *(V*)&bits;
+}
+#define DEFINE_LOAD(NAME, T, LOAD, KIND)                                 \
+  FUNC V NAME(const GLOBAL T* p) {                                       \
+    if (KIND == 0) return *(const GLOBAL V*)p;                           \
+    if (KIND < 3) return from_halves(*(const GLOBAL H*)p, KIND);         \
+    ACC v[VL];                                                           \
+    for (int j = 0; j < VL; ++j) v[j] = LOAD(p[j]);                      \
+    return *(V*)v;                                                       \
+  }
+DEFINE_LOAD(load_a, T_a, T_a_load, HALF_A)
+DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
+
 #if MR == 8
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #else
@@ -24,7 +50,7 @@ FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
 #endif
 
 // dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes become 0.
-#define DEFINE_PACK(NAME, T, LOAD, SPACE)                                                                         \
+#define DEFINE_PACK(NAME, T, LOAD, LOADS, SPACE)                                                                    \
   FUNC void NAME(SPACE ACC* restrict dst, const GLOBAL T* restrict src, const int width, const int lanes,         \
                  const IDX lane_step, const IDX k_step, const IDX s_step, const IDX depth, IDX from, const IDX to) { \
     IDX s = from / depth, k = from - s * depth;                                                                   \
@@ -34,7 +60,10 @@ FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
       if (lanes < width)                                                                                          \
         for (IDX i = 0; i < run; ++i)                                                                             \
           for (int j = lanes; j < width; ++j) dst[i * width + j] = 0;                                             \
-      if (lane_step == 1 && lanes == width) {                                                                     \
+      if (lane_step == 1 && lanes == width && width % VL == 0) {                                                  \
+        for (IDX i = 0; i < run; ++i)                                                                             \
+          for (int j = 0; j < width; j += VL) *(SPACE V*)(dst + i * width + j) = LOADS(p + i * k_step + j);       \
+      } else if (lane_step == 1 && lanes == width) {                                                              \
         for (IDX i = 0; i < run; ++i)                                                                             \
           for (int j = 0; j < width; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                           \
       } else if (lane_step == 1) {                                                                                \
@@ -57,9 +86,9 @@ FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
       k = 0;                                                                                                      \
     }                                                                                                             \
   }
-DEFINE_PACK(pack_a, T_a, T_a_load, GLOBAL)
-DEFINE_PACK(pack_x, T_x, T_x_load, GLOBAL)
-DEFINE_PACK(strip_x, T_x, T_x_load, )
+DEFINE_PACK(pack_a, T_a, T_a_load, load_a, GLOBAL)
+DEFINE_PACK(pack_x, T_x, T_x_load, load_x, GLOBAL)
+DEFINE_PACK(strip_x, T_x, T_x_load, load_x, )
 
 // out = alpha * sum + beta * c over a rows x cols corner; `sum` has `step` columns. PLAIN: out and c hold ACC.
 FUNC void store(const ACC* restrict sum, const int step, const int rows, const int cols, GLOBAL T_o* restrict o,
@@ -179,4 +208,102 @@ kernel gemm_block(out T_o o, in ACC a, in ACC x, in T_c c, ACC alpha, ACC beta, 
   store(sum, NB, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
         c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_] + i0 * g.stride[3][M_] + j0 * g.stride[3][N_], alpha, beta,
         g.stride[0][M_], g.stride[0][N_], g.stride[3][M_], g.stride[3][N_]);
+}
+
+// One row times a matrix, x streamed once, `chunk` columns to a work-item. Rows of x are dense (n has stride 1).
+kernel gemv_rows(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, long chunk, Layout4 g) {
+  const IDX n = g.size[N_], depth = g.size[K_], items = (n + chunk - 1) / chunk, batch = (IDX)(GID0 / items);
+  const IDX b1 = batch % g.size[B1_], b0 = batch / g.size[B1_];
+  IDX j = (IDX)(GID0 % items) * chunk;
+  const IDX end = j + chunk < n ? j + chunk : n, a_k = g.stride[1][K_], x_k = g.stride[2][K_];
+  const GLOBAL T_a* restrict ap = a + b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_];
+  const GLOBAL T_x* restrict xp = x + b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_];
+  GLOBAL T_o* restrict op = o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_];
+  const GLOBAL T_c* restrict cp = c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_];
+  ACC sum[8 * VL];
+  while (j < end) {
+    int width = 8 * VL;
+    if (j + 8 * VL <= end) {
+#define EACH_VECTOR(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define PART(Q) V s##Q = SPLAT(V, 0);
+      EACH_VECTOR(PART)
+#undef PART
+      for (IDX k = 0; k < depth; ++k) {
+        const ACC av = T_a_load(ap[k * a_k]);
+        const GLOBAL T_x* restrict row = xp + k * x_k + j;
+#define PART(Q) s##Q = madd(av, load_x(row + Q * VL), s##Q);
+        EACH_VECTOR(PART)
+#undef PART
+      }
+#define PART(Q) HERE(sum, Q * VL) = s##Q;
+      EACH_VECTOR(PART)
+#undef PART
+    } else if (j + VL <= end) {
+      V s = SPLAT(V, 0);
+      for (IDX k = 0; k < depth; ++k) s = madd((ACC)T_a_load(ap[k * a_k]), load_x(xp + k * x_k + j), s);
+      HERE(sum, 0) = s;
+      width = VL;
+    } else {
+      width = end - j;
+      for (int q = 0; q < width; ++q) sum[q] = 0;
+      for (IDX k = 0; k < depth; ++k)
+        for (int q = 0; q < width; ++q) sum[q] += (ACC)T_a_load(ap[k * a_k]) * (ACC)T_x_load(xp[k * x_k + j + q]);
+    }
+    store(sum, width, 1, width, op + j * g.stride[0][N_], cp + j * g.stride[3][N_], alpha, beta, 0, g.stride[0][N_], 0,
+          g.stride[3][N_]);
+    j += width;
+  }
+}
+
+FUNC ACC total_of(const V v) {
+  ACC lanes[VL], sum = 0;
+  HERE(lanes, 0) = v;
+  for (int j = 0; j < VL; ++j) sum += lanes[j];
+  return sum;
+}
+
+// The same where columns of x are dense (k has stride 1 in a and x): dot products, four columns at a time.
+kernel gemv_dots(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, long chunk, Layout4 g) {
+  const IDX n = g.size[N_], depth = g.size[K_], items = (n + chunk - 1) / chunk, batch = (IDX)(GID0 / items);
+  const IDX b1 = batch % g.size[B1_], b0 = batch / g.size[B1_], x_n = g.stride[2][N_];
+  IDX j = (IDX)(GID0 % items) * chunk;
+  const IDX end = j + chunk < n ? j + chunk : n;
+  const GLOBAL T_a* restrict ap = a + b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_];
+  const GLOBAL T_x* restrict xp = x + b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_];
+  GLOBAL T_o* restrict op = o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_];
+  const GLOBAL T_c* restrict cp = c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_];
+  while (j < end) {
+    ACC sum[4] = {0, 0, 0, 0};
+    IDX k = 0;
+    V s0 = SPLAT(V, 0), s1 = s0, s2 = s0, s3 = s0;
+    const int width = j + 4 <= end ? 4 : 1;
+    if (width == 4) {
+      const GLOBAL T_x* restrict x0 = xp + j * x_n;
+      for (; k + VL <= depth; k += VL) {
+        const V av = load_a(ap + k);
+        s0 += av * load_x(x0 + k);
+        s1 += av * load_x(x0 + x_n + k);
+        s2 += av * load_x(x0 + 2 * x_n + k);
+        s3 += av * load_x(x0 + 3 * x_n + k);
+      }
+      sum[0] = total_of(s0);
+      sum[1] = total_of(s1);
+      sum[2] = total_of(s2);
+      sum[3] = total_of(s3);
+    } else {
+      const GLOBAL T_x* restrict x0 = xp + j * x_n;
+      for (; k + 4 * VL <= depth; k += 4 * VL) {
+        s0 += load_a(ap + k) * load_x(x0 + k);
+        s1 += load_a(ap + k + VL) * load_x(x0 + k + VL);
+        s2 += load_a(ap + k + 2 * VL) * load_x(x0 + k + 2 * VL);
+        s3 += load_a(ap + k + 3 * VL) * load_x(x0 + k + 3 * VL);
+      }
+      sum[0] = total_of((s0 + s1) + (s2 + s3));
+    }
+    for (int q = 0; q < width; ++q)
+      for (IDX r = k; r < depth; ++r) sum[q] += (ACC)T_a_load(ap[r]) * (ACC)T_x_load(xp[(j + q) * x_n + r]);
+    store(sum, 4, 1, width, op + j * g.stride[0][N_], cp + j * g.stride[3][N_], alpha, beta, 0, g.stride[0][N_], 0,
+          g.stride[3][N_]);
+    j += width;
+  }
 }

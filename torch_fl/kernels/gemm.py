@@ -5,6 +5,7 @@ Transposes, broadcasts and views cost nothing here: every kernel takes the strid
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,10 @@ Number = Any  # float, int or Value
 TILE = 4
 SMALL = 1 << 16
 """Products of fewer multiply-adds than this are not packed: one launch."""
+SKINNY = 16
+"""Products of fewer rows are not packed either: x would be read and written for too little work."""
+GRAIN = 1 << 14
+"""Multiply-adds that are worth a work-item."""
 K_CHUNK = 1024
 _REGISTERS = {"AVX512": (64, 8), "AVX2": (32, 6)}
 """Vector bytes, and rows of the register tile, by what the CPU has."""
@@ -52,9 +57,22 @@ def emit_gemm(
         c, beta = bias, 1
     if out.numel == 0:
         return
+    if out.shape[-1] < min(out.shape[-2], 2 * TILE):
+        # Few columns: the transposed product wastes less of a register tile.
+        out, a, x = out.transpose(-1, -2), x.transpose(-1, -2), a.transpose(-1, -2)
+        c = c if c is None else c.expand(out.transpose(-1, -2).shape).transpose(-1, -2)
     problem = Problem(b, out, a, x, c, sum_batch)
-    route = _tile if not b.is_cpu else _direct if problem.work < SMALL or problem.m < 16 else _packed
-    route(b, problem, alpha, 0 if c is None else beta)
+    _route(b, problem)(b, problem, alpha, 0 if c is None else beta)
+
+
+def _route(b: Builder, p: Problem) -> Callable[[Builder, Problem, Number, Number], None]:
+    if not b.is_cpu:
+        return _tile
+    if p.m == p.s == 1 and (p.n == 1 or p.x.strides[4] == 1):
+        return _vector_rows
+    if p.m == p.s == 1 and p.x.strides[3] == 1 == p.a.strides[4]:
+        return _vector_dots
+    return _direct if p.work < SMALL or p.m < SKINNY else _packed
 
 
 class Problem:
@@ -92,8 +110,7 @@ class Problem:
         """Types of all operands and of the accumulator."""
         found = b.types(T_o=self.out.dtype, T_a=self.a.dtype, T_x=self.x.dtype, T_c=self.c.dtype)
         b.types(ACC=self.acc)
-        plain = self.out.dtype == self.c.dtype == self.acc
-        return found | {"ACC": ctype(self.acc).compute, "PLAIN": int(plain)}
+        return found | {"ACC": ctype(self.acc).compute}
 
 
 def _pad(ref: Ref, ndim: int) -> Ref:
@@ -115,17 +132,40 @@ def _tile(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
     b.launch("gemm.c", "gemm_tile", grid, [p.out, p.a, p.x, p.c, alpha, beta, p.layout], p.defines(b))
 
 
-def _registers(p: Problem) -> dict[str, object]:
-    """MR and VL: rows and lanes of the register tile."""
+def _registers(p: Problem) -> dict[str, int]:
+    """MR and VL: rows and lanes of the register tile; PLAIN, HALF_A, HALF_X: how vectors are loaded and stored."""
     nbytes, rows = _REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 8))
-    return {"MR": rows, "VL": nbytes // p.acc.itemsize}
+    halves = {torch.bfloat16: 1, torch.float16: 2} if p.acc == torch.float32 else {}
+    how = {p.acc: 0, **halves}
+    return {
+        "MR": rows,
+        "VL": nbytes // p.acc.itemsize,
+        "PLAIN": int(p.out.dtype == p.c.dtype == p.acc),
+        "HALF_A": how.get(p.a.dtype, 3),
+        "HALF_X": how.get(p.x.dtype, 3),
+    }
+
+
+def _vector_rows(b: Builder, p: Problem, alpha: Number, beta: Number, name: str = "gemv_rows") -> None:
+    """One row: the matrix is streamed once."""
+    registers = _registers(p)
+    strip = 8 * registers["VL"]
+    items = max(1, min(p.n // strip, 4 * b.device.properties.compute_units, p.work // GRAIN))
+    chunk = -(-p.n // (items * strip)) * strip
+    grid = -(-p.n // chunk) * p.batch
+    b.launch("gemm_cpu.c", name, grid, [p.out, p.a, p.x, p.c, alpha, beta, chunk, p.layout], p.defines(b) | registers)
+
+
+def _vector_dots(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
+    """One row, where the columns of the matrix are dense."""
+    _vector_rows(b, p, alpha, beta, "gemv_dots")
 
 
 def _direct(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
     """One launch: each work-item makes a strip of columns and packs what it needs itself."""
     registers = _registers(p)
-    strips = -(-p.n // int(registers["VL"]))
-    mb = _rows_per_item(b, p.m, strips * p.batch, int(registers["MR"]))
+    strips = -(-p.n // registers["VL"])
+    mb = _rows_per_item(b, p.m, strips * p.batch, registers["MR"])
     grid = strips * -(-p.m // mb) * p.batch
     args = [p.out, p.a, p.x, p.c, alpha, beta, mb, p.layout]
     b.launch("gemm_cpu.c", "gemm_direct", grid, args, p.defines(b) | registers)
@@ -146,7 +186,7 @@ def _packed(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
     """
     registers = _registers(p)
     defines = p.defines(b) | registers
-    mr, nr = int(registers["MR"]), 2 * int(registers["VL"])
+    mr, nr = registers["MR"], 2 * registers["VL"]
     a, a_steps = _pack(b, p, p.a.transpose(3, 4), mr, "gemm_pack_a", defines)
     x, x_steps = _pack(b, p, p.x, nr, "gemm_pack_x", defines)
     nb = 4 * nr
