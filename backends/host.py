@@ -20,7 +20,17 @@ from typing import Any
 import torch
 
 from torch_fl.runtime import settings
-from torch_fl.runtime.adapter import Backend, BufferArg, Discovery, Handle, KernelArg, Launcher, Properties, ValueArg
+from torch_fl.runtime.adapter import (
+    Backend,
+    BufferArg,
+    Discovery,
+    Handle,
+    KernelArg,
+    Launcher,
+    Properties,
+    ValueArg,
+    host_bytes,
+)
 
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-std=gnu11", "-w")
 
@@ -31,9 +41,10 @@ def _compiler() -> str | None:
     return next((path for c in candidates if (path := shutil.which(c))), None)
 
 
-def _total_memory() -> int:
+def _memory(pages: str) -> int:
+    """Bytes of host memory by the name sysconf has for its pages; 0 where the system does not tell."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages)
     except (ValueError, OSError, AttributeError):
         return 0
 
@@ -41,14 +52,15 @@ def _total_memory() -> int:
 class _Memory:
     """Bytes from torch's CPU allocator, and their address."""
 
-    __slots__ = ("address", "storage")
+    __slots__ = ("address", "bytes", "storage")
 
     def __init__(self, nbytes: int) -> None:
         try:
             self.storage = torch.UntypedStorage(nbytes, device="cpu")
         except RuntimeError as error:
-            raise MemoryError(str(error)) from error
+            raise MemoryError(str(error).splitlines()[0]) from error
         self.address = self.storage.data_ptr()
+        self.bytes = host_bytes(self.address, nbytes)
 
 
 class Host(Backend):
@@ -63,7 +75,7 @@ class Host(Backend):
     def discover(cls) -> Discovery:
         if _compiler() is None:
             return Discovery(absent="no C compiler found (cc, gcc, clang); install one or name it in TORCH_FL_CC")
-        total = _total_memory()
+        total = _memory("SC_PHYS_PAGES")
         found = Properties(
             name=f"host {platform.processor() or platform.machine()}",
             vendor=platform.system(),
@@ -87,16 +99,16 @@ class Host(Backend):
         return _Memory(nbytes)
 
     def copy_h2d(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
-        n = source.nbytes
-        view = (ctypes.c_char * n).from_address(handle.address + byte_offset)
-        memoryview(view).cast("B")[:] = source.cast("B")
+        handle.bytes[byte_offset : byte_offset + source.nbytes] = source
 
     def copy_d2h(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
-        view = (ctypes.c_char * target.nbytes).from_address(handle.address + byte_offset)
-        target.cast("B")[:] = memoryview(view).cast("B")
+        target[:] = handle.bytes[byte_offset : byte_offset + target.nbytes]
 
     def copy_d2d(self, target: Handle, target_offset: int, source: Handle, source_offset: int, nbytes: int) -> None:
         ctypes.memmove(target.address + target_offset, source.address + source_offset, nbytes)
+
+    def memory_info(self) -> tuple[int, int]:
+        return _memory("SC_AVPHYS_PAGES"), self.properties.total_memory
 
     def compile(self, source: str) -> Any:
         flags = (*_FLAGS, "-fopenmp") if self.properties.compute_units > 1 else _FLAGS

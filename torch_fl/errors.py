@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+import torch
+
 
 class Error(RuntimeError):
     """Base of the errors that torch_fl itself raises."""
@@ -26,8 +28,8 @@ class DeviceError(Error):
     """No usable device, an unknown backend, or a device that was lost."""
 
 
-class OutOfMemoryError(Error):
-    """The device has no room left for a buffer."""
+class OutOfMemoryError(Error, torch.OutOfMemoryError):
+    """The device has no room left for a buffer. Also caught by `except torch.OutOfMemoryError`."""
 
 
 class RegistryError(Error):

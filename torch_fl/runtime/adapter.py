@@ -7,6 +7,7 @@ functions (`torch_fl.registry.kernel(op, backend=name)` with `Builder.function`)
 
 from __future__ import annotations
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -69,8 +70,13 @@ KernelArg = BufferArg | ValueArg | bytes
 """Parameters in kernel order; `bytes` is a scalar or struct fixed at planning time."""
 
 
+def host_bytes(address: int, nbytes: int) -> memoryview:
+    """Writable view of host memory; for adapters whose chip computes there. It does not keep the memory alive."""
+    return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
+
+
 class Backend(ABC):
-    """One adapter; an instance is one opened chip. Methods may raise the driver's own exceptions: the core wraps them."""
+    """One adapter; an instance is one opened chip. Methods may raise the exceptions named in `driver_errors`."""
 
     name: ClassVar[str]
     """Word by which users choose it, and `backend=` of its own kernels."""
@@ -80,6 +86,8 @@ class Backend(ABC):
     """C dialect the chip compiles ("opencl", "c"), or None: no portable kernels."""
     preference: ClassVar[int] = 0
     """Higher wins when two adapters see the same chip, and when npu:0 is chosen."""
+    driver_errors: tuple[type[Exception], ...] = ()
+    """Exceptions of the driver: users see them as DeviceError, with the call that failed."""
 
     def __init__(self, properties: Properties) -> None:
         self.properties = properties
@@ -95,7 +103,10 @@ class Backend(ABC):
 
     @abstractmethod
     def copy_h2d(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
-        """Copy host bytes into the buffer; the source may be reused on return. Ordered after earlier launches."""
+        """Copy host bytes into the buffer, after everything launched before; the source may be reused on return.
+
+        Host memory comes as a one-dimensional memoryview of format "B", here and in `copy_d2h`.
+        """
 
     @abstractmethod
     def copy_d2h(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
@@ -136,12 +147,8 @@ class Backend(ABC):
         """(free, total) bytes as the driver reports them, without what the pool holds; (0, 0) if it cannot tell."""
         return 0, self.properties.total_memory
 
-    def active_bytes(self) -> int | None:
-        """Bytes in live handles if the adapter's own pool counts them, else None and the core counts."""
-        return None
-
     def reserved_bytes(self) -> int | None:
-        """Bytes taken from the driver, cached ones included, or None."""
+        """Bytes the adapter's own pool took from the driver; None: it has no pool, the core keeps free blocks."""
         return None
 
     def empty_cache(self) -> None:

@@ -7,7 +7,7 @@ The core never names a chip: order comes from `Backend.preference`, then from th
 from __future__ import annotations
 
 import atexit
-import gc
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -17,22 +17,13 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
-from ..errors import DeviceError, KernelError, OutOfMemoryError, did_you_mean, message
+from ..errors import DeviceError, KernelError, did_you_mean, message
 from ..kernels import source as sources
 from . import settings
 from .adapter import Backend, Discovery, Properties
 from .guard import Guard
-
-
-class Buffer:
-    """Raw device memory. Views of one allocation share the Buffer; it is freed with the last of them."""
-
-    __slots__ = ("__weakref__", "device", "handle", "nbytes")
-
-    def __init__(self, device: Device, handle: Any, nbytes: int) -> None:
-        self.device = device
-        self.handle = handle
-        self.nbytes = nbytes
+from .memory import Buffer as Buffer
+from .memory import Memory
 
 
 class Device:
@@ -43,48 +34,16 @@ class Device:
         self.backend = backend
         self.properties = backend.properties
         self.is_cpu = backend.properties.kind == "cpu"
-        self.memory_limit: int | None = None
-        self.peak_bytes = 0
-        self.live: dict[int, int] = {}
         self.compiled = 0
         self._programs: dict[Any, Any] = {}
         self._guard: Guard | None = None
         self._lock = threading.RLock()
+        self.memory = Memory(self)
+        self.allocate = self.memory.allocate
+        """allocate(nbytes) -> Buffer, contents undefined. Raises OutOfMemoryError after emptying the caches."""
 
     def __repr__(self) -> str:
         return f"npu:{self.index} ({self.backend.name}: {self.properties.name})"
-
-    def allocate(self, nbytes: int) -> Buffer:
-        """A Buffer of at least `nbytes`, contents undefined. Raises OutOfMemoryError after emptying the caches."""
-        if self.memory_limit is not None and self.allocated_bytes() + nbytes > self.memory_limit:
-            raise self._out_of_memory(nbytes, f"the limit is {self.memory_limit} bytes")
-        try:
-            handle = self.backend.allocate(nbytes or 1)
-        except MemoryError:
-            handle = self._allocate_again(nbytes)
-        buffer = Buffer(self, handle, nbytes)
-        used = self.allocated_bytes()
-        if used > self.peak_bytes:
-            self.peak_bytes = used
-        return buffer
-
-    def _allocate_again(self, nbytes: int) -> Any:
-        gc.collect()
-        self.backend.empty_cache()
-        try:
-            return self.backend.allocate(nbytes or 1)
-        except MemoryError as error:
-            raise self._out_of_memory(nbytes, str(error)) from None
-
-    def _out_of_memory(self, nbytes: int, because: str) -> OutOfMemoryError:
-        free, total = self.backend.memory_info()
-        return OutOfMemoryError(
-            message(
-                f"{self!r} is out of memory: {nbytes} bytes were asked for",
-                because=f"{because}; {self.allocated_bytes()} bytes are in use, {free} of {total} are free",
-                hint="a smaller batch, or del tensors that are not needed and torch.npu.empty_cache()",
-            )
-        )
 
     @property
     def guard(self) -> Guard:
@@ -99,9 +58,35 @@ class Device:
         if self._guard is not None and self._guard.armed:
             self._guard.check()
 
+    @property
+    def memory_limit(self) -> int | None:
+        """Most bytes that may be in use at once; None: what the chip has."""
+        return self.memory.limit
+
+    @memory_limit.setter
+    def memory_limit(self, nbytes: int | None) -> None:
+        self.memory.limit = nbytes
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes that were in live buffers at once, since the start or `reset_peak`."""
+        return self.memory.peak
+
     def allocated_bytes(self) -> int:
         """Bytes in live buffers."""
-        return self.backend.active_bytes() or 0
+        return self.memory.active
+
+    def reserved_bytes(self) -> int:
+        """Bytes taken from the driver, cached ones included."""
+        return self.memory.reserved()
+
+    def reset_peak(self) -> None:
+        """Start `peak_bytes` anew."""
+        self.memory.reset_peak()
+
+    def empty_cache(self) -> None:
+        """Give cached memory back to the driver."""
+        self.memory.empty_cache()
 
     def program(self, text: str, defines: Mapping[str, object]) -> Any:
         """The compiled program of a kernel source under `defines`; compiled once per device."""
@@ -332,10 +317,8 @@ def _after_fork() -> None:
 @atexit.register
 def _close() -> None:
     for device in _state.opened:
-        try:
+        with contextlib.suppress(Exception):  # the interpreter is going down; there is nobody to tell
             device.backend.close()
-        except Exception:  # noqa: BLE001 - the interpreter is going down; there is nobody to tell
-            pass
 
 
 if hasattr(os, "register_at_fork"):
