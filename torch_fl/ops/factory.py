@@ -19,7 +19,7 @@ from ..schema import NotOurs
 from ..tensor import Tensor, empty
 
 _HALVES = (torch.float16, torch.bfloat16)
-_library = torch.library.Library("torch_fl", "FRAGMENT")
+_library: Any = torch.library.Library("torch_fl", "FRAGMENT")  # type: ignore[no-untyped-call]
 _library.define("ramp(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)")
 _library.impl("ramp", lambda self, start, step: self, "Meta")
 _RAMP = torch.ops.torch_fl.ramp.default
@@ -58,7 +58,7 @@ def ramp(b: Builder, self: Ref, start: Value, step: Value) -> None:
 _UNUSED = {"R(v)": "(v)", "AT(v)": "(v)"}
 
 
-def _fill_ramp(out: Tensor, start: Any, step: Any) -> None:
+def _fill_ramp(out: torch.Tensor, start: Any, step: Any) -> None:
     if out.dtype.is_complex:
         out.copy_(torch.arange(out.numel(), device="cpu") * step + start)
         return
@@ -96,13 +96,13 @@ def _arange_like(start: Any, end: Any, step: Any, dtype: torch.dtype | None) -> 
 
 
 @handler("aten::arange.start")
-def arange_start(start: Any, end: Any, **options: Any) -> Tensor:
+def arange_start(start: Any, end: Any, **options: Any) -> Any:
     """arange.start_step with step 1."""
     return arange_start_step(start, end, 1, **options)
 
 
 @handler("aten::arange")
-def arange(end: Any, **options: Any) -> Tensor:
+def arange(end: Any, **options: Any) -> Any:
     """arange.start_step from 0 with step 1."""
     return arange_start_step(0, end, 1, **options)
 
@@ -130,7 +130,7 @@ def arange_start_out(start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Ten
 
 
 @handler("aten::arange.out")
-def arange_end_out(end: Any, *, out: Tensor) -> Tensor:
+def arange_end_out(end: Any, *, out: Tensor) -> Any:
     """The same from 0 with step 1."""
     return arange_start_out(0, end, 1, out=out)
 
@@ -162,10 +162,11 @@ def _between(b: Builder, start: Any, end: Any, base: Any, at: str) -> None:
 
 def _wrapped(value: Any, dtype: torch.dtype) -> Any:
     """The number as `dtype` holds it: truncated, and wrapped as C casts do."""
-    low, count = torch.iinfo(dtype).min, 2 ** torch.iinfo(dtype).bits
+    low, count = int(torch.iinfo(dtype).min), 2 ** int(torch.iinfo(dtype).bits)
 
     def wrap(number: float) -> int:
-        return (int(number) - low) % count + low
+        wrapped: int = (int(number) - low) % count + low
+        return wrapped
 
     return value.map(wrap, int) if isinstance(value, Value) else wrap(value)
 
@@ -237,8 +238,5 @@ def new_empty_strided(
     pin_memory: bool | None = None,
 ) -> torch.Tensor:
     """A tensor of a given layout like self. C++ asks for index 0 whatever self's is, so that means: where self is."""
-    if device is not None and (device.type != "npu" or device.index):
-        where = device
-    else:
-        where = self.device
+    where = device if device is not None and (device.type != "npu" or device.index) else self.device
     return torch.empty_strided(size, stride, dtype=dtype or self.dtype, device=where)
