@@ -227,9 +227,12 @@ class Builder:
         self.copy_back.append((dest, temp))
         return temp
 
-    def new_out(self, index: int, shape: Sequence[int], dtype: torch.dtype) -> Ref:
-        """Declare result `index` as a new row-major tensor, for ops torch cannot infer."""
-        spec = spec_of(tuple(shape), contiguous_strides(tuple(shape)), dtype, self.device)
+    def new_out(
+        self, index: int, shape: Sequence[int], dtype: torch.dtype, strides: Sequence[int] | None = None
+    ) -> Ref:
+        """Declare result `index` as a new tensor (row-major without `strides`), where torch infers none or another."""
+        shape = tuple(shape)
+        spec = spec_of(shape, contiguous_strides(shape) if strides is None else tuple(strides), dtype, self.device)
         while len(self.outs) <= index:
             self.outs.append(Out(spec))
         self.outs[index] = Out(spec)

@@ -14,7 +14,7 @@ import torch
 
 from ..errors import Unsupported
 from .types import ctype
-from .window import Triple, Window, layout
+from .window import Triple, Window, layout, triple
 
 if TYPE_CHECKING:
     from ..plan import Builder, Layout, Ref
@@ -63,11 +63,11 @@ class Frame:
     align: int
 
     @classmethod
-    def of(cls, window: Window, size: Triple, out: Triple, samples: int, align: int) -> Frame:
+    def of(cls, window: Window, size: Sequence[int], out: Sequence[int], samples: int, align: int) -> Frame:
         """The tightest frame for input `size`, output size `out` and `samples` in a row; sizes are (D, H, W)."""
-        phases = tuple(s if k > 1 else 1 for k, s in zip(window.kernel, window.stride))
-        lines = tuple(_line(window, d, size[d], out[d], phases[d]) for d in _ALL)
-        return cls(window, size, out, samples, lines, phases, align)
+        phases = triple([s if k > 1 else 1 for k, s in zip(window.kernel, window.stride)], 3, 1)
+        lines = triple([_line(window, d, size[d], out[d], phases[d]) for d in _ALL], 3, 1)
+        return cls(window, triple(size, 3, 1), triple(out, 3, 1), samples, lines, phases, align)
 
     @property
     def steps(self) -> tuple[int, int, int, int]:
@@ -138,7 +138,7 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
     outer = x.shape[0] if in_place else 1
     grid, tiles, some = _split_tiles(b, frame.positions, blocks, groups * outer, 2 * defines["VL"])
     g = _tile_layout(y, frame, groups, channels, outer, (inner * strides[0], strides[1]))
-    args = [source, packed, offset, y, g, window.size * inner, frame.positions, tiles, some]
+    args: list[Any] = [source, packed, offset, y, g, window.size * inner, frame.positions, tiles, some]
     b.launch(_SOURCE, "conv_tile", grid, args, defines)
 
 
@@ -191,7 +191,15 @@ def _pack(
     packed = b.temp((groups * blocks * (depth + 1) * defines["MR"],), acc_dtype(w.dtype))
     offset = b.temp((depth,), torch.int64)
     chunk = depth if b.is_cpu else 64
-    args = [w, w if bias is None else bias, packed, offset, *_taps(w, frame, channel), int(bias is not None), chunk]
+    args: list[Any] = [
+        w,
+        w if bias is None else bias,
+        packed,
+        offset,
+        *_taps(w, frame, channel),
+        int(bias is not None),
+        chunk,
+    ]
     b.launch(_SOURCE, "conv_pack", (-(-depth // chunk), groups * blocks), args, defines)
     return packed, offset
 
@@ -292,7 +300,7 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
     if gy.numel == 0 or x.numel == 0:
         b.fill(gw, 0)
         return
-    groups, channels, inner = gw.shape[:3]
+    channels, inner = gw.shape[1:3]
     defines = _defines(b, x.dtype, channels)
     frame = Frame.of(window, x.shape[2:], gy.shape[2:], x.shape[0], defines["VL"])
     framed = _frame(b, x, frame, defines)
@@ -319,7 +327,7 @@ def _weight_grad(
     of_group = inner * frame.n_phases * frame.segment
     g = Layout((depth, channels, groups), ((0, 0, of_group), (0, frame.segment, channels * frame.segment)))
     span = SPAN // framed.dtype.itemsize * 4 if b.is_cpu else frame.segment
-    args = [grad, framed, offset, result, g, frame.segment, span, some]
+    args: list[Any] = [grad, framed, offset, result, g, frame.segment, span, some]
     b.launch(_SOURCE, "conv_weight_grad", (blocks, -(-depth // some), groups), args, defines)
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+from torch._prims_common import suggest_memory_format
+
 from ..errors import Unsupported
 from ..kernels.conv import emit_bias_grad, emit_forward, emit_input_grad, emit_weight_grad, grouped
 from ..kernels.window import Window, volume
@@ -25,6 +28,24 @@ def _rank(weight: Ref) -> int:
 
 def _window(weight: Ref, stride: Sizes, padding: Sizes, dilation: Sizes) -> Window:
     return Window.of(_rank(weight), weight.shape[2:], stride, padding, dilation)
+
+
+def _result(b: Builder, index: int, channels_last: bool) -> Ref:
+    """Result `index`, channels-last where torch's CPU and CUDA kernels make it so; torch's inference does not."""
+    out = b.outs[index]
+    if out.arg is not None or not channels_last:
+        return b.out(index)
+    form = torch.channels_last if len(out.spec.shape) == 4 else torch.channels_last_3d
+    strides = torch.empty(out.spec.shape, device="meta").to(memory_format=form).stride()
+    return b.new_out(index, out.spec.shape, out.spec.dtype, strides)
+
+
+def _channels_last(*refs: Ref) -> bool:
+    """Whether input or weight is laid out so. torch keeps float64 and one dimension row-major."""
+    if refs[0].ndim < 4 or refs[0].dtype == torch.float64:
+        return False
+    metas = [torch.empty_strided(r.shape, r.strides, device="meta") for r in refs]
+    return any(suggest_memory_format(m) != torch.contiguous_format for m in metas)
 
 
 @kernel("aten::convolution")
@@ -46,7 +67,8 @@ def convolution(
     if bias is not None and bias.dtype != input.dtype:
         raise Unsupported("bias of another dtype")
     rank, window = _rank(weight), _window(weight, stride, padding, dilation)
-    x, y, w = volume(input, rank), volume(b.out(), rank), grouped(volume(weight, rank), groups)
+    y = volume(_result(b, 0, _channels_last(input, weight)), rank)
+    x, w = volume(input, rank), grouped(volume(weight, rank), groups)
     (emit_input_grad if transposed else emit_forward)(b, y, x, w, bias, window)
 
 
@@ -66,7 +88,8 @@ def convolution_backward(
     """Gradients of input, weight and bias, those that output_mask asks for."""
     rank, window = _rank(weight), _window(weight, stride, padding, dilation)
     gy, x, w = volume(grad_output, rank), volume(input, rank), grouped(volume(weight, rank), groups)
-    outs = iter([b.out(i) for i in range(sum(output_mask))])
+    last = _channels_last(input, weight)
+    outs = iter([_result(b, i, last and i < sum(output_mask[:2])) for i in range(sum(output_mask))])
     if output_mask[0]:
         (emit_forward if transposed else emit_input_grad)(b, volume(next(outs), rank), gy, w, None, window)
     if output_mask[1]:

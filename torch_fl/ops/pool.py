@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -41,7 +42,7 @@ def _emit_max(b: Builder, rank: int, self: Ref, window: Window, adaptive: bool) 
     x, y, index = volume(self, rank), volume(b.out(0), rank), volume(b.out(1), rank)
     total = y.numel
     items, chunk = b.split(total, 1024)
-    args = [x, y, index, layout(y.shape, x, y, index), window.over(x.shape[2:]), total, chunk]
+    args: list[Any] = [x, y, index, layout(y.shape, x, y, index), window.over(x.shape[2:]), total, chunk]
     b.launch(_SOURCE, "max_pool", items, args, _defines(b, self.dtype, adaptive))
 
 
@@ -55,7 +56,7 @@ def _max_pool_backward(rank: int, b: Builder, grad_output: Ref, self: Ref, indic
     plane = out.numel // planes if planes else 0
     if out.numel:
         items, chunk = b.split(planes, max(1, 4096 // plane))
-        args = [grad, index, target, layout(grad.shape, grad, index), plane, planes, chunk]
+        args: list[Any] = [grad, index, target, layout(grad.shape, grad, index), plane, planes, chunk]
         b.launch(_SOURCE, "max_pool_backward", items, args, defines)
     if target is not out:
         b.copy(out, target)
@@ -87,7 +88,16 @@ def _emit_avg(
     x, y = volume(self, rank), volume(b.out(), rank)
     total = y.numel
     items, chunk = b.split(total, 1024)
-    args = [x, y, layout(y.shape, x, y), window.over(x.shape[2:]), int(include_pad), divisor or 0, total, chunk]
+    args: list[Any] = [
+        x,
+        y,
+        layout(y.shape, x, y),
+        window.over(x.shape[2:]),
+        int(include_pad),
+        divisor or 0,
+        total,
+        chunk,
+    ]
     b.launch(_SOURCE, "avg_pool", items, args, _defines(b, self.dtype, adaptive))
 
 
@@ -121,7 +131,7 @@ def _emit_avg_backward(
     total = out.numel
     items, chunk = b.split(total, 1024)
     sizes = window.over(grad.shape[2:])
-    args = [grad, out, layout(out.shape, grad, out), sizes, int(include_pad), divisor or 0, total, chunk]
+    args: list[Any] = [grad, out, layout(out.shape, grad, out), sizes, int(include_pad), divisor or 0, total, chunk]
     b.launch(_SOURCE, "avg_pool_backward", items, args, _defines(b, grad.dtype, adaptive))
 
 

@@ -58,7 +58,8 @@ class Resample:
     def _rates(self, inner: Ref, outer: Ref, align: bool, scales: list[float | None]) -> list[float]:
         """Input elements per output element, innermost dimension first, in the precision torch computes them in."""
         kind: Any = np.float64 if inner.dtype == torch.float64 and self.mode in _TAPS else np.float32
-        given = [None] * (3 - self.rank) + (scales or [None] * self.rank)
+        given: list[float | None] = [None] * (3 - self.rank)
+        given += scales or [None] * self.rank
         rates = [_rate(kind, *v, align) for v in zip(inner.shape[2:], outer.shape[2:], given)]
         return rates[::-1]
 
@@ -75,7 +76,7 @@ class Resample:
             x, y = replace(x, dtype=raw), replace(y, dtype=raw)
         total = y.numel
         items, chunk = b.split(total, 1024)
-        args = [x, y, layout(y.shape, x, y), _sizes(x, front), *rates, int(align), total, chunk]
+        args: list[Any] = [x, y, layout(y.shape, x, y), _sizes(x, front), *rates, int(align), total, chunk]
         b.launch(_SOURCE, "resample", items, args, self._defines(b, x.dtype))
 
     def _gather_back(self, b: Builder, out: Ref, grad: Ref, front: Triple, rates: list[float], align: bool) -> None:
@@ -87,7 +88,16 @@ class Resample:
         planes = out.shape[0] * out.shape[1]
         if out.numel:
             items, chunk = b.split(planes, max(1, 4096 // (out.numel // planes)))
-            args = [grad, target, layout(grad.shape, grad), _sizes(out, front), *rates, int(align), planes, chunk]
+            args: list[Any] = [
+                grad,
+                target,
+                layout(grad.shape, grad),
+                _sizes(out, front),
+                *rates,
+                int(align),
+                planes,
+                chunk,
+            ]
             b.launch(_SOURCE, "resample_backward", items, args, self._defines(b, grad.dtype))
         if target is not out:
             b.copy(out, target)
