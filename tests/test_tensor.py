@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -113,3 +115,26 @@ def test_partial_overlap_is_refused(device: torch.device) -> None:
         x[1:].add_(x[:-1])
     with pytest.raises(RuntimeError, match="single memory location"):
         torch.ones(1, device=device).expand(3).add_(1)
+
+
+@pytest.mark.usefixtures("allow_fallback")
+def test_every_write_moves_the_version_counter(device: torch.device) -> None:
+    x = torch.ones(3, device=device)
+    writes = {
+        "method": lambda: x.mul_(2),
+        "out": lambda: torch.add(x, 1, out=x),
+        "foreach": lambda: torch._foreach_mul_([x], 3.0),
+        "view": lambda: x[1:].zero_(),
+    }
+    for name, write in writes.items():
+        before = x._version
+        write()
+        assert x._version > before, name
+
+
+def test_deepcopy_keeps_shared_memory_shared(device: torch.device) -> None:
+    base = torch.zeros(4, device=device)
+    twin, view = copy.deepcopy((base, base[1:]))
+    view.add_(1)
+    assert twin.tolist() == [0.0, 1.0, 1.0, 1.0]
+    assert base.tolist() == [0.0] * 4

@@ -13,7 +13,7 @@ from . import infer
 from .errors import Error, describe_call, message
 from .registry import find_handler, static_of
 from .routes import AnyPlan, CallPlan, find_tensors, home, make_plan
-from .runtime import settings
+from .runtime import faults, settings
 from .runtime.devices import Device, current_index, device_at
 from .schema import NotOurs, bind_all, make_binder, params_of
 from .tensor import Tensor
@@ -34,7 +34,7 @@ class Op:
         self.func = func
         self.name = func.name()
         self.handler = find_handler(func)
-        self.plans: dict[Any, AnyPlan] = {}
+        self.plans: dict[Any, AnyPlan | Bumped] = {}
         self.bind = make_binder(func, static_of(_functional(func)))
 
 
@@ -89,19 +89,37 @@ def planned(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return plan(tensors, values, args, kwargs)
 
 
-def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) -> AnyPlan:
+def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) -> AnyPlan | Bumped:
     """The plan for a key that is not in the cache; cached unless it only serves this call."""
     device = _common_device(op, tensors, kwargs)
     if device is None:
         return CallPlan("migrate", "tensors on several devices", lambda a, k: _migrate(op, tensors, a, k))
     before = [t._spec for t in tensors if type(t) is Tensor]
-    plan = make_plan(op.func, device, tensors, args, kwargs)
+    plan: AnyPlan | Bumped = make_plan(op.func, device, tensors, args, kwargs)
+    if any(p.written and p.kind == "tensors" for p in params_of(op.func)):
+        plan = Bumped(op.func, plan)
     if len(op.plans) >= MAX_PLANS:
         op.plans.clear()
     # A call that resized its out= tensor was planned for the layout after it: the key describes the one before.
     if len(before) == len(tensors) and before == [t._spec for t in tensors]:
         op.plans[key] = plan
     return plan
+
+
+class Bumped:
+    """A plan of an op that writes lists of tensors: torch counts versions of single arguments only."""
+
+    def __init__(self, func: Any, plan: AnyPlan) -> None:
+        self.func = func
+        self.plan = plan
+        self.route, self.reason, self.n_launches = plan.route, plan.reason, plan.n_launches
+
+    def __call__(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
+        result = self.plan(tensors, values, args, kwargs)
+        bound = bind_all(self.func, args, kwargs)
+        written = find_tensors([bound[p.name] for p in params_of(self.func) if p.written])
+        torch.autograd.graph.increment_version([t for t in written if not t.is_inference()])
+        return result
 
 
 def forget_plans() -> None:
@@ -151,6 +169,11 @@ def _torch_dispatch(
         return call(func, args, kwargs or {})
     except NotOurs:
         return NotImplemented
+    except Exception as error:
+        told = faults.explain(error, func, args, kwargs or {})
+        if told is None:
+            raise
+        raise told from error
 
 
 def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -159,6 +182,11 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
         return call(func, args, kwargs)
     except NotOurs:
         raise Error(message(f"{func.name()} mixes device tensors with another tensor subclass")) from None
+    except Exception as error:
+        told = faults.explain(error, func, args, kwargs)
+        if told is None:
+            raise
+        raise told from error
 
 
 def install() -> None:

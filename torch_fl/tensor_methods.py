@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -12,7 +13,8 @@ from torch import _tensor_str
 
 from .compat.module_apply import OURS
 from .errors import message
-from .tensor import Tensor, torch_device
+from .runtime.devices import Buffer
+from .tensor import Tensor, torch_device, wrap
 
 _DEVICE_LIKE = (str, torch.device, int)
 
@@ -134,6 +136,17 @@ def __reduce_ex__(self: Tensor, proto: Any) -> Any:
     return host.__reduce_ex__(proto)
 
 
+def _copied(buffer: Buffer, memo: dict[int, Any]) -> Buffer:
+    """A copy of a buffer, one per deepcopy: tensors that shared memory share it in the copy."""
+    found: Buffer | None = memo.get(id(buffer))
+    if found is None:
+        found = memo[id(buffer)] = buffer.device.allocate(buffer.nbytes)
+        if buffer.nbytes:
+            buffer.device.backend.copy_d2d(found.handle, 0, buffer.handle, 0, buffer.nbytes)
+        memo.setdefault(id(memo), []).append(buffer)  # ids in a memo are valid while their objects live
+    return found
+
+
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> torch.Tensor:
     """A copy on the same device, with gradient and attributes; only leaves can be copied, as in torch."""
     if id(self) in memo:
@@ -143,10 +156,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> torch.Tensor:
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
             "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage"
         )
-    import copy
-
-    with torch.no_grad():
-        made: torch.Tensor = self.detach().clone()
+    made: torch.Tensor = wrap(_copied(self._buffer, memo), self._spec, self._offset)
     if isinstance(self, torch.nn.Parameter):
         made = torch.nn.Parameter(made, self.requires_grad)
     else:
