@@ -125,7 +125,8 @@ def find_handler(func: Any) -> Callable[..., Any] | None:
 def find_kernels(func: Any, backend: Any) -> list[Kernel]:
     """Kernels of a functional overload for an adapter: its own first, its family's, then the portable one."""
     table = _KERNELS.get(func, {})
-    keys = [backend.name, backend.family] + ([""] if backend.dialect is not None else [])
+    own = [n for n in (backend.name, backend.family) if n]
+    keys = own + ([""] if backend.dialect is not None else [])
     return [table[k] for k in dict.fromkeys(keys) if k in table]
 
 
