@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import infer
-from .errors import Error, describe_call, message
+import torch
+
+from . import fallback, infer
+from .errors import Error, Unsupported, describe_call, message
 from .registry import find_handler, static_of
 from .routes import AnyPlan, CallPlan, find_tensors, home, make_plan
 from .runtime import faults, settings
@@ -162,6 +164,13 @@ def _migrate(op: Op, tensors: Sequence[Any], args: Any, kwargs: Any) -> Any:
                 {k: infer.map_tensors(v, move) for k, v in kwargs.items()})  # fmt: skip
 
 
+def _on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: Unsupported) -> Any:
+    """Serve a call whose handler needs a kernel that this chip does not have."""
+    tensors = find_tensors(args, kwargs)
+    device = tensors[0]._spec.device if tensors else home(kwargs.get("device"))
+    return fallback.run(func, args, kwargs, device, str(reason))
+
+
 def _torch_dispatch(
     cls: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
@@ -169,6 +178,8 @@ def _torch_dispatch(
         return call(func, args, kwargs or {})
     except NotOurs:
         return NotImplemented
+    except Unsupported as reason:
+        return _on_cpu(func, args, kwargs or {}, reason)
     except Exception as error:
         told = faults.explain(error, func, args, kwargs or {})
         if told is None:
@@ -182,6 +193,8 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
         return call(func, args, kwargs)
     except NotOurs:
         raise Error(message(f"{func.name()} mixes device tensors with another tensor subclass")) from None
+    except Unsupported as reason:
+        return _on_cpu(func, args, kwargs, reason)
     except Exception as error:
         told = faults.explain(error, func, args, kwargs)
         if told is None:

@@ -167,6 +167,8 @@ def make_plan(func: Any, device: Device, tensors: Sequence[Tensor], args: Any, k
     if found is not None:
         return Decomposition(func, "; ".join(reasons), found)
     reason = "; ".join(reasons) or "no kernel"
+    if func.namespace.startswith("torch_fl"):  # a part of one of our handlers: the whole op goes to the CPU
+        raise Unsupported(reason)
     return CallPlan("fallback", reason, lambda a, k: fallback.run(func, a, k, device, reason))
 
 
@@ -215,9 +217,13 @@ def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> 
 
 
 def give_layout(tensor: Tensor, spec: Spec) -> None:
-    """Change a tensor's shape and strides in place, with a new buffer where the old one is too small."""
-    nbytes = (tensor._offset + spec.extent) * spec.itemsize
-    buffer = tensor._buffer if nbytes <= tensor._buffer.nbytes else spec.device.allocate(nbytes)
+    """Change a tensor's shape and strides in place; a buffer that is too small is replaced, its contents kept."""
+    buffer, nbytes = tensor._buffer, (tensor._offset + spec.extent) * spec.itemsize
+    if nbytes > buffer.nbytes:
+        grown = spec.device.allocate(nbytes)
+        if buffer.nbytes:
+            spec.device.backend.copy_d2d(grown.handle, 0, buffer.handle, 0, buffer.nbytes)
+        buffer = grown
     set_content(tensor, wrap(buffer, spec, tensor._offset))
 
 

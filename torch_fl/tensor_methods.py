@@ -108,10 +108,10 @@ def __repr__(self: Tensor, *, tensor_contents: str | None = None) -> str:
     host = self.detach().cpu()
     body = tensor_contents if tensor_contents is not None else _tensor_str._tensor_str(host, len("tensor("))
     suffixes = [f"device='{self.device}'"]
+    if host.numel() == 0 and host.dim() != 1:
+        suffixes.append(f"size={tuple(host.shape)}")
     if host.dtype not in (torch.get_default_dtype(), torch.int64, torch.bool, torch.complex64):
         suffixes.append(f"dtype={host.dtype}")
-    if host.numel() == 0 and host.dim() != 1:
-        suffixes.insert(0, f"size={tuple(host.shape)}")
     if self.grad_fn is not None:
         suffixes.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
     elif self.requires_grad:
