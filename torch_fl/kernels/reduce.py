@@ -18,7 +18,7 @@ from .source import read_native
 from .types import ctype
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Ref, Value
+    from ..plan import Builder, Layout, Ref, Value
 
 TILE = 256
 ROWS = 128
@@ -78,8 +78,40 @@ def without(ref: Ref, dims: Sequence[int], ndim: int) -> Ref:
     """`ref` without the reduced dimensions, if it still has them (keepdim)."""
     if ref.ndim != ndim or not dims:
         return ref
-    keep = [d for d in range(ndim) if d not in dims]
-    return ref.as_strided([ref.shape[d] for d in keep], [ref.strides[d] for d in keep])
+    return only(ref, [d for d in range(ndim) if d not in dims])
+
+
+def only(ref: Ref, dims: Sequence[int]) -> Ref:
+    """The dimensions `dims` of `ref`, at index 0 of all others."""
+    return ref.as_strided([ref.shape[d] for d in dims], [ref.strides[d] for d in dims])
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """What is read and how: the kept and the reduced dimensions of x, of a second tensor, and a number per output."""
+
+    kept: Ref
+    red: Ref
+    kept_other: Ref | None = None
+    red_other: Ref | None = None
+    shift: Ref | None = None
+
+    def layouts(self, out: Ref) -> tuple[Layout, Layout]:
+        """Layouts of the kept (x, out, shift, other) and the reduced dimensions (x, other)."""
+        zero, red_zero = (0,) * self.kept.ndim, (0,) * self.red.ndim
+        shift = self.shift.strides if self.shift is not None else zero
+        other = self.kept_other.strides if self.kept_other is not None else zero
+        red_other = self.red_other.strides if self.red_other is not None else red_zero
+        kept = merge(self.kept.shape, [self.kept.strides, out.strides, shift, other])
+        red = merge(self.red.shape, [self.red.strides, red_other])
+        return layout_of(*kept), layout_of(*red)
+
+
+def layout_of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Layout:
+    """A Layout of what `merge` returns."""
+    from ..plan import Layout
+
+    return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
 
 
 def emit_reduce(
@@ -91,86 +123,83 @@ def emit_reduce(
     acc: torch.dtype,
     shift: Ref | None = None,
     e: Value | float | int = 0,
+    other: Ref | None = None,
 ) -> None:
     """out[kept] = how over `dims` of x.
 
-    `out` and `shift` have x's shape without `dims`, or with them as size 1. `acc` is the dtype of partial results.
+    `out` and `shift` have x's shape without `dims`, or with them as size 1; `other` has x's shape. `acc` is the dtype
+    of partial results.
     """
     out = without(out, dims, x.ndim)
     keep = [d for d in range(x.ndim) if d not in dims]
-    kept = x.as_strided([x.shape[d] for d in keep], [x.strides[d] for d in keep])
-    red = x.as_strided([x.shape[d] for d in dims], [x.strides[d] for d in dims])
-    shift = without(shift, dims, x.ndim) if shift is not None else None
-    parts = _parts(b, kept.numel, red.numel)
+    z = (only(other, keep), only(other, dims)) if other is not None else (None, None)
+    walk = _Walk(only(x, keep), only(x, dims), *z, without(shift, dims, x.ndim) if shift is not None else None)
+    parts = _parts(b, _units(b, walk, out)[1], walk)
     if parts == 1:
-        _launch(b, out, kept, red, how, acc, shift, e, 1)
+        _launch(b, out, walk, how, acc, e, 1)
         return
-    partial = b.temp((parts, *kept.shape), torch.int64 if how.index else acc)
-    _launch(b, partial.select(0, 0), kept, red, replace(how, end="a"), acc, shift, e, parts)
-    join = Reduction("v", how.join, how.init, how.end.replace("count", str(red.numel)), how.index)
-    rows = partial.as_strided(partial.shape[:1], partial.strides[:1])
-    _launch(b, out, partial.select(0, 0), rows, join, acc, shift, e, 1)
+    partial = b.temp((parts, *walk.kept.shape), torch.int64 if how.index else acc)
+    _launch(b, partial.select(0, 0), walk, replace(how, end="a"), acc, e, parts)
+    join = replace(how, map="v", end=how.end.replace("count", str(walk.red.numel)))
+    again = _Walk(partial.select(0, 0), only(partial, [0]), None, None, walk.shift)
+    _launch(b, out, again, join, acc, e, 1)
 
 
-def _parts(b: Builder, outs: int, count: int) -> int:
-    """Into how many parts each output's elements are split."""
+def _units(b: Builder, walk: _Walk, out: Ref) -> tuple[bool, int, int]:
+    """Whether columns are walked, the number of outputs or tiles, and the outputs of each."""
+    kept, red = walk.layouts(out)
+    total = walk.kept.numel
+    if total <= 1 or abs(kept.strides[0][0]) >= abs(red.strides[0][0]):
+        return False, total, 1
+    tile = TILE if b.is_cpu else 1
+    return True, -(-kept.sizes[0] // tile) * (total // kept.sizes[0]), min(tile, kept.sizes[0])
+
+
+def _parts(b: Builder, units: int, walk: _Walk) -> int:
+    """Into how many parts each output's elements are split, so that there is work for the whole chip."""
+    count, outs = walk.red.numel, walk.kept.numel
     if b.is_cpu:
-        wanted, grain = 2 * b.device.properties.compute_units, max(256, PART // max(outs, 1))
+        wanted, grain = 2 * b.device.properties.compute_units, max(ROWS, PART * units // max(outs, 1))
     else:
         wanted, grain = 32768, GPU_PART
-    if outs >= wanted or count < 2 * grain:
+    if units >= wanted or count < 2 * grain or not units:
         return 1
-    return max(1, min(wanted // max(outs, 1), count // grain))
+    return max(1, min(-(-wanted // units), count // grain))
 
 
 def _launch(
-    b: Builder,
-    out: Ref,
-    kept: Ref,
-    red: Ref,
-    how: Reduction,
-    acc: torch.dtype,
-    shift: Ref | None,
-    e: Value | float | int,
-    parts: int,
+    b: Builder, out: Ref, walk: _Walk, how: Reduction, acc: torch.dtype, e: Value | float | int, parts: int
 ) -> None:
-    from ..plan import Layout
-
-    s = shift if shift is not None else kept
-    zero = (0,) * kept.ndim
-    sizes, strides = merge(kept.shape, [kept.strides, out.strides, s.strides if shift is not None else zero])
-    red_sizes, red_strides = merge(red.shape, [red.strides])
-    columns = kept.numel > 1 and abs(strides[0][0]) < abs(red_strides[0][0])
-    tile = TILE if b.is_cpu else 1
-    inner = strides[0][0] if columns else red_strides[0][0]
-    outer = "kept.stride[0][0]" if columns else "red.stride[0][0]"
-    defines = _defines(b, kept.dtype, s.dtype, out.dtype, acc, how)
-    defines |= {"STEP": "1" if inner == 1 else outer, "TILE": tile, "ROWS": ROWS}
-    defines["SHIFT(v)"] = "S_load(v)" if shift is not None else "0"
-    total, part = kept.numel, -(-red.numel // parts)
-    units = -(-sizes[0] // tile) * (total // sizes[0] if total else 0) if columns else total
-    per_unit = max(1, part * (tile if columns else 1))
-    items, chunk = b.split(units, max(1, PART // per_unit))
-    layouts = (
-        Layout(tuple(sizes), tuple(map(tuple, strides))),
-        Layout(tuple(red_sizes), tuple(map(tuple, red_strides))),
-    )
-    name = "reduce_columns" if columns else "reduce_rows"
-    args = [kept, s, out, units, chunk, red.numel, part, total, e, *layouts]
+    kept, red = walk.layouts(out)
+    columns, units, tile = _units(b, walk, out)
+    steps, name = (kept.strides, "kept") if columns else (red.strides, "red")
+    x, inner_z, at_z = walk.kept, steps[3 if columns else 1][0], 3 if columns else 1
+    shift, other = walk.shift or x, walk.kept_other or x
+    defines = _defines(b, (x.dtype, other.dtype, shift.dtype, out.dtype), acc, how)
+    defines |= {
+        "STEP": "1" if steps[0][0] == 1 else f"{name}.stride[0][0]",
+        "STEP_Z": inner_z if inner_z in (0, 1) else f"{name}.stride[{at_z}][0]",
+        "SHIFT(v)": "S_load(v)" if walk.shift else "0",
+        "OTHER(v)": "Z_load(v)" if walk.kept_other else "0",
+        "TILE": TILE if b.is_cpu else 1,
+        "ROWS": ROWS,
+    }
+    part = -(-walk.red.numel // parts)
+    items, chunk = b.split(units, max(1, PART // max(1, part * tile)))
     text = read_native("reduce.c")
     if "EXP(" in how.map:
         text = read_native("fastmath.h") + text
         defines["EXP"] = "exp" if acc == torch.float64 else "fast_exp"
-    b.launch(text, name, (items, parts), args, defines)
+    args = [x, other, shift, out, units, chunk, walk.red.numel, part, walk.kept.numel, e, kept, red]
+    b.launch(text, "reduce_columns" if columns else "reduce_rows", (items, parts), args, defines)
 
 
-def _defines(
-    b: Builder, x: torch.dtype, s: torch.dtype, y: torch.dtype, acc: torch.dtype, how: Reduction
-) -> dict[str, object]:
-    defines: dict[str, object] = b.types(T=x, S=s, U=y, A=acc)
+def _defines(b: Builder, dtypes: Sequence[torch.dtype], acc: torch.dtype, how: Reduction) -> dict[str, object]:
+    x, z, s, y = dtypes
+    defines: dict[str, object] = b.types(T=x, Z=z, S=s, U=y, A=acc)
     extra = ctype(acc).compute
     kind = "IDX" if how.index else extra
     lowest, highest = _LIMITS[extra] if not how.index else ("0", "(IDX)(~0ul >> (65 - 8 * (int)sizeof(IDX)))")
-    defines |= {"ACC": kind, "VAL": ctype(x).compute, "SVAL": ctype(s).compute, "EXTRA": extra}
-    defines |= {"LOWEST": lowest, "HIGHEST": highest}
+    defines |= {"VAL": ctype(x).compute, "ZVAL": ctype(z).compute, "SVAL": ctype(s).compute}
+    defines |= {"ACC": kind, "EXTRA": extra, "LOWEST": lowest, "HIGHEST": highest}
     return defines | {"MAP": how.map, "JOIN": how.join, "INIT": f"(({kind})({how.init}))", "END": how.end}
