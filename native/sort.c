@@ -12,6 +12,8 @@ typedef long E;
 #define AT(e) ((IDX)((e) & 0xffffffffL))
 #endif
 
+#define IS_NUMBER(v) ((v) == (v))
+
 FUNC E last_of_all(void) {
 #if WIDE
   E e;
@@ -170,7 +172,7 @@ kernel middle(in E e, in T x, out T values, out long indices, long n, int skip, 
   IDX numbers = n;
   for (; numbers > 0; --numbers) {
     const T_acc v = T_load(x[ax + AT(e[row * n + numbers - 1]) * sx]);
-    if (v == v) break;
+    if (IS_NUMBER(v)) break;
   }
   IDX k = numbers < n && !skip ? numbers : numbers ? (numbers - 1) / 2 : 0;
   const IDX at = AT(e[row * n + k]);

@@ -74,6 +74,24 @@ def _roll(b: Builder, target: Ref, source: Ref, moves: Sequence[tuple[int, int]]
             _roll(b, target.narrow(dim, start_to, length), source.narrow(dim, start_from, length), rest)
 
 
+@kernel("aten::diagonal_scatter", elementwise=True)
+def diagonal_scatter(b: Builder, self: Ref, src: Ref, offset: int, dim1: int, dim2: int) -> None:
+    """A copy of `self` with one diagonal replaced."""
+    out = b.out()
+    if out.slot != self.slot:
+        b.copy(out, self)
+    if src.numel:
+        b.copy(_diagonal(out, offset, dim1 % self.ndim, dim2 % self.ndim, src.shape[-1]), src)
+
+
+def _diagonal(ref: Ref, offset: int, dim1: int, dim2: int, length: int) -> Ref:
+    keep = [d for d in range(ref.ndim) if d not in (dim1, dim2)]
+    start = offset * ref.strides[dim2] if offset >= 0 else -offset * ref.strides[dim1]
+    shape = [ref.shape[d] for d in keep] + [length]
+    strides = [ref.strides[d] for d in keep] + [ref.strides[dim1] + ref.strides[dim2]]
+    return ref.as_strided(shape, strides, start)
+
+
 @kernel("aten::tril", elementwise=True)
 def tril(b: Builder, self: Ref, diagonal: int) -> None:
     """The lower triangle; 0 above the diagonal."""
