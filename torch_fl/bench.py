@@ -18,6 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .compat import npu
+
 Work = Callable[[], Any]
 Maker = Callable[[torch.device], Work]
 
@@ -126,7 +128,7 @@ def _calls_for(work: Work, wait: Callable[[], None], budget: float) -> int:
 
 def measure(name: str, make: Maker, device: torch.device, rounds: int, budget: float = 0.02) -> Result:
     """Median over `rounds` of device and CPU time for one work, interleaved; about `budget` seconds a round each."""
-    sides = [(make(device), lambda: torch.npu.synchronize(device)), (make(torch.device("cpu")), lambda: None)]
+    sides = [(make(device), lambda: npu.synchronize(device)), (make(torch.device("cpu")), lambda: None)]
     counts = [_calls_for(work, wait, budget) for work, wait in sides]
     times: list[list[float]] = [[], []]
     for _ in range(rounds):
@@ -176,7 +178,7 @@ def parts(device: torch.device, rounds: int) -> list[Part]:
     for _ in range(rounds):
         for name, work in works.items():
             times[name].append(_seconds(work, 500, lambda: None))
-            torch.npu.synchronize(device)
+            npu.synchronize(device)
     return [Part(n, 1e6 * statistics.median(t)) for n, t in times.items()]
 
 
@@ -200,7 +202,7 @@ class Report:
 
 def run(device: torch.device, quick: bool = False) -> Report:
     """Measure everything (`quick`: the small ops only). Takes some seconds; prints nothing."""
-    chip = torch.npu.get_device_properties(device)
+    chip = npu.get_device_properties(device)
     rounds = 7 if quick else 15
     works = SMALL if quick else {**SMALL, **LARGE}
     results = []

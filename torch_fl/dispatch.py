@@ -97,9 +97,10 @@ def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) 
     if device is None:
         return CallPlan("migrate", "tensors on several devices", lambda a, k: _migrate(op, tensors, a, k))
     before = [t._spec for t in tensors if type(t) is Tensor]
-    plan: AnyPlan | Bumped = make_plan(op.func, device, tensors, args, kwargs)
+    made = make_plan(op.func, device, tensors, args, kwargs)
+    plan: AnyPlan | Bumped = made
     if any(p.written and p.kind == "tensors" for p in params_of(op.func)):
-        plan = Bumped(op.func, plan)
+        plan = Bumped(op.func, made)
     if len(op.plans) >= MAX_PLANS:
         op.plans.clear()
     # A call that resized its out= tensor was planned for the layout after it: the key describes the one before.

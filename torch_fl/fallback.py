@@ -119,7 +119,7 @@ class _Crossing:
         cdata = tensor.untyped_storage()._cdata
         for buffer, storage in self.storages.values():
             if storage._cdata == cdata:
-                return wrap(buffer, spec, tensor.storage_offset())
+                return wrap(buffer, spec, int(tensor.storage_offset()))
         self.nbytes += spec.extent * spec.itemsize
         return upload(tensor, device)
 
@@ -127,7 +127,7 @@ class _Crossing:
 def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
     """The bytes of a CPU storage, without a copy."""
     flat = torch.empty(0, dtype=torch.uint8, device=_CPU).set_(storage)
-    return memoryview(flat.numpy())
+    return flat.numpy().data
 
 
 def upload(tensor: torch.Tensor, device: Device) -> Tensor:
@@ -143,7 +143,7 @@ def upload(tensor: torch.Tensor, device: Device) -> Tensor:
     buffer = device.allocate(spec.extent * spec.itemsize)
     if buffer.nbytes:
         flat = tensor.as_strided((spec.extent,), (1,), tensor.storage_offset())
-        device.backend.copy_h2d(buffer.handle, 0, memoryview(flat.view(torch.uint8).numpy()))
+        device.backend.copy_h2d(buffer.handle, 0, flat.view(torch.uint8).numpy().data)
     return wrap(buffer, spec)
 
 
@@ -159,7 +159,7 @@ def download(tensor: Tensor) -> torch.Tensor:
         return download(tensor)
     flat = torch.empty(spec.extent, dtype=spec.dtype, device=_CPU)
     if spec.extent:
-        target = memoryview(flat.view(torch.uint8).numpy())
+        target = flat.view(torch.uint8).numpy().data
         buffer.device.backend.copy_d2h(target, buffer.handle, tensor._offset * spec.itemsize)
     buffer.device.check()
     return flat.as_strided(spec.shape, spec.strides)

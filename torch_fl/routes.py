@@ -161,8 +161,8 @@ def make_plan(func: Any, device: Device, tensors: Sequence[Tensor], args: Any, k
     for entry in kernels:
         try:
             return _kernel_plan(func, target, entry, device, tensors, args, kwargs)
-        except Unsupported as reason:
-            reasons.append(str(reason))
+        except Unsupported as missing:
+            reasons.append(str(missing))
     found = _decomposition(func, target)
     if found is not None:
         return Decomposition(func, "; ".join(reasons), found)
@@ -192,7 +192,7 @@ def _kernel_plan(
         builder.pack = _pack_of(func)
     _resize(inferred, builder, tensors)
     if target is not func and not entry.elementwise:
-        builder.natural = _natural(target, bound, device, inferred)
+        builder.natural = _natural(func, target, bound, device, inferred)
     if any(p.is_out for p in params_of(func)) and not entry.infer:
         raise Unsupported("out= of an op whose shape depends on data")
     call = _arguments(entry, bound, tensors)
@@ -234,25 +234,20 @@ def set_content(tensor: Tensor, source: Tensor) -> None:
     tensor._buffer, tensor._spec, tensor._offset = source._buffer, source._spec, source._offset
 
 
-def _natural(target: Any, bound: dict[str, Any], device: Device, inferred: Inferred) -> Any:
+def _natural(func: Any, target: Any, bound: dict[str, Any], device: Device, inferred: Inferred) -> Any:
     """What the functional form returns, where the kernel must not write straight into the destination.
 
     None (write in place) when every destination has the result's shape and dtype and shares no buffer with an input.
     """
-    names = [p.name for p in params_of(target)]
-    functional = infer(target, [], {n: bound[n] for n in names}, device)
-    inputs = [t for t in find_tensors([bound[n] for n in names])]
-    direct = True
-    for out, natural in zip(inferred.outs, functional.outs):
-        same = out.spec.shape == natural.spec.shape and out.spec.dtype == natural.spec.dtype
-        direct &= same and not out.spec.overlaps_itself
-    written = [t for n, t in bound.items() if n not in names or n == "self"]
-    if "self" in names and len(names) == len(bound):
-        direct = False  # in place: the destination is an input
-    shared = {id(t._buffer) for t in find_tensors(written)}
-    if any(id(t._buffer) in shared for t in inputs):
-        direct = False
-    return None if direct else functional.outs
+    inputs = {p.name: bound[p.name] for p in params_of(target)}
+    functional = infer(target, [], inputs, device)
+    written = find_tensors([bound[p.name] for p in params_of(func) if p.written])
+    fits = all(
+        out.spec.shape == natural.spec.shape and out.spec.dtype == natural.spec.dtype and not out.spec.overlaps_itself
+        for out, natural in zip(inferred.outs, functional.outs)
+    )
+    read = {id(t._buffer) for t in find_tensors(inputs)}
+    return None if fits and all(id(t._buffer) not in read for t in written) else functional.outs
 
 
 def _check_overlap(func: Any, bound: dict[str, Any]) -> None:
@@ -348,7 +343,7 @@ def inline(builder: Builder, op: str, args: Sequence[Any], kwargs: dict[str, Any
         raise Unsupported(f"{op} has no kernel")
     inferred = infer(func, [], {n: to_spec_meta(v) for n, v in bound.items()}, device)
     outer = (builder.outs, builder.out_refs, builder.natural)
-    builder.outs = [o for o in inferred.outs]
+    builder.outs = list(inferred.outs)
     builder.out_refs = {} if out is None else {0: out}
     builder.natural = None
     try:

@@ -14,7 +14,7 @@ import torch
 from .runtime.devices import Buffer, Device
 from .spec import Spec, contiguous_spec
 
-_make: Callable[..., Any] = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+_make: Callable[..., Any] = torch.Tensor._make_wrapper_subclass
 _inference_on: Callable[[], bool] = torch.is_inference_mode_enabled
 NPU0 = torch.device("npu", 0)
 _DEVICES: dict[int, torch.device] = {}
@@ -31,7 +31,7 @@ class Tensor(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         raise NotImplementedError  # replaced by dispatch.install(): the route needs this module first

@@ -1,4 +1,4 @@
-"""What must be overridden on the wrapper because C++ cannot know it: real device index, moves between chips, host access.
+"""What must be overridden on the wrapper because C++ cannot know it: real device, moves between chips, host access.
 
 `Tensor` (tensor.py) takes these in; they live apart so that the class itself stays small.
 """
@@ -91,7 +91,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
     if force:
         return self.detach().cpu().resolve_conj().resolve_neg().numpy()
     raise TypeError(
-        f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
+        "first."
     )
 
 
@@ -193,5 +194,5 @@ def install() -> None:
         to, cpu, get_device, numpy, __array__, tolist, __repr__, __format__, __reduce_ex__, __deepcopy__,
     ):  # fmt: skip
         setattr(Tensor, fn.__name__, fn)
-    Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment, method-assign]
-    Tensor.device = property(lambda self: torch_device(self._spec.device))  # type: ignore[assignment, method-assign]
+    Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment]
+    Tensor.device = property(lambda self: torch_device(self._spec.device))  # type: ignore[assignment]

@@ -17,19 +17,19 @@ OURS = ("_buffer", "_spec", "_offset", "_is_param")
 
 def patch_module_apply() -> None:
     """Wrap nn.Module._apply; done once, at registration."""
-    original = nn.Module._apply
+    original: Callable[..., nn.Module] = nn.Module._apply
     if hasattr(original, "__wrapped__"):
         return
 
     def _apply(self: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
         future = torch.__future__
         if future.get_swap_module_params_on_conversion() or not _involves_us(self, fn):
-            return original(self, fn, recurse)  # type: ignore[no-any-return, call-arg]
+            return original(self, fn, recurse)
         # Swapping exchanges the attributes of the Python objects too; users' own have to stay.
         attributes = [(p, dict(vars(p))) for p in self.parameters()]
         future.set_swap_module_params_on_conversion(True)
         try:
-            return original(self, fn, recurse)  # type: ignore[no-any-return, call-arg]
+            return original(self, fn, recurse)
         except RuntimeError as error:
             if "Couldn't swap" not in str(error):
                 raise
@@ -37,10 +37,10 @@ def patch_module_apply() -> None:
             future.set_swap_module_params_on_conversion(False)
             for parameter, own in attributes:
                 vars(parameter).update({k: v for k, v in own.items() if k not in OURS})
-        return original(self, fn, recurse)  # type: ignore[no-any-return, call-arg]
+        return original(self, fn, recurse)
 
     _apply.__wrapped__ = original  # type: ignore[attr-defined]
-    nn.Module._apply = _apply  # type: ignore[method-assign, assignment]
+    nn.Module._apply = _apply  # type: ignore[method-assign]
 
 
 def _involves_us(module: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor]) -> bool:

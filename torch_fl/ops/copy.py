@@ -120,7 +120,7 @@ def write(target: Tensor, source: torch.Tensor) -> None:
     flat = cpu.detach().resolve_conj().resolve_neg().contiguous().view(-1)
     if flat.numel():
         start = target._offset * target._spec.itemsize
-        target._spec.device.backend.copy_h2d(target._buffer.handle, start, memoryview(flat.view(torch.uint8).numpy()))
+        target._spec.device.backend.copy_h2d(target._buffer.handle, start, flat.view(torch.uint8).numpy().data)
 
 
 _COPY = op_of(_ATEN.copy_.default)
@@ -145,7 +145,7 @@ def to_copy(
 ) -> torch.Tensor:
     """A copy in another dtype, on another device, or in another memory format."""
     if layout not in _STRIDED:
-        return _ATEN._to_copy.default(download(self), layout=layout, dtype=dtype)  # type: ignore[arg-type]
+        return _ATEN._to_copy.default(download(self), layout=layout, dtype=dtype)  # type: ignore[no-any-return, arg-type]
     if type(self) is Tensor and _same_device(self, device):
         return planned(_TO_COPY, (self,), {"dtype": dtype, "memory_format": memory_format})  # type: ignore[no-any-return]
     if device is not None and device.type == "npu":
