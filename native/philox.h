@@ -1,6 +1,7 @@
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011) and numbers from it.
 // Block b of a call is the counter offset + b in words 0 and 1; words 2 and 3 hold `stream`, for samplers that need
-// an unknown count of numbers per element. LANES blocks are made side by side, so that a compiler can vectorize.
+// an unknown count of numbers per element. LANES blocks are made side by side, so that a compiler can vectorize:
+// word w of block l is r[w * LANES + l].
 
 FUNC void philox_tile(uint* r, ulong seed, ulong at, ulong stream) {
   uint a[LANES], b[LANES], c[LANES], d[LANES];
@@ -23,10 +24,10 @@ FUNC void philox_tile(uint* r, ulong seed, ulong at, ulong stream) {
     k1 += 0xBB67AE85u;
   }
   for (int l = 0; l < LANES; ++l) {
-    r[4 * l] = a[l];
-    r[4 * l + 1] = b[l];
-    r[4 * l + 2] = c[l];
-    r[4 * l + 3] = d[l];
+    r[l] = a[l];
+    r[LANES + l] = b[l];
+    r[2 * LANES + l] = c[l];
+    r[3 * LANES + l] = d[l];
   }
 }
 
@@ -46,6 +47,15 @@ FUNC float log_f32(float x) {
   const float s = (m - 1.0f) / (m + 1.0f), z = s * s;
   const float tail = z * (0.66666667f + z * (0.4f + z * (0.28571429f + z * 0.22222222f)));
   return e * 0.69314718f + (2.0f * s + s * tail);
+}
+
+// Square root of a normal positive float: Newton's iteration for 1 / sqrt(x). A builtin is a call on some compilers.
+FUNC float sqrt_f32(float x) {
+  float y = bits_to_f32(0x5f3759dfu - (f32_to_bits(x) >> 1));
+  y = y * (1.5f - 0.5f * x * y * y);
+  y = y * (1.5f - 0.5f * x * y * y);
+  y = y * (1.5f - 0.5f * x * y * y);
+  return x * y;
 }
 
 // sin and cos of 2 pi u for u in [0, 1): the nearest quarter turn, then Taylor series on [-pi/4, pi/4].

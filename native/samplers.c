@@ -12,7 +12,7 @@ FUNC uint next_bits(Stream* s) {
 }
 FUNC REAL next_open(Stream* s) { return (REAL)open_f32(next_bits(s)); }
 FUNC REAL next_normal(Stream* s) {
-  const float radius = sqrt(-2.0f * log_f32(open_f32(next_bits(s))));
+  const float radius = sqrt_f32(-2.0f * log_f32(open_f32(next_bits(s))));
   return (REAL)(radius * cos_turn_f32(unit_f32(next_bits(s))));
 }
 

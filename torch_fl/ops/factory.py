@@ -5,6 +5,7 @@ torch composes every other factory (zeros, full, ones_like, new_full ...) of `em
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -77,10 +78,10 @@ def arange_start_step(
     device: torch.device | None = None,
     pin_memory: bool | None = None,
 ) -> Tensor:
-    """[start, start + step, ...) up to `end`; size, dtype and errors are those of torch's meta kernel."""
-    like = _arange_like(start, end, step, dtype)
-    out = empty(tuple(like.shape), dtype or like.dtype, _device_of(device))
-    if like.numel():
+    """[start, start + step, ...) up to `end`; integers if all three are, else the default dtype."""
+    dtype = dtype or _arange_dtype(start, end, step)
+    out = empty((_arange_size(start, end, step, dtype),), dtype, _device_of(device))
+    if out._spec.numel:
         _fill_ramp(out, start, step)
     return out
 
@@ -89,10 +90,21 @@ def _device_of(device: torch.device | None) -> Device:
     return current_device() if device is None else device_at(device.index)
 
 
-def _arange_like(start: Any, end: Any, step: Any, dtype: torch.dtype | None) -> torch.Tensor:
-    """A meta tensor of the right size; torch counts in int64 for int64 only, in float64 for everything else."""
-    counted = dtype if dtype in (None, torch.int64) else torch.float64
-    return torch.arange(start, end, step, dtype=counted, device="meta")
+def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> int:
+    """Number of elements: counted in int64 for int64, in float64 otherwise, as torch does. Raises torch's errors."""
+    kind = int if dtype == torch.int64 else float
+    try:
+        low, high, stride = kind(start), kind(end), kind(step)
+        valid = stride != 0 and math.isfinite(low) and math.isfinite(high) and (high - low) * stride >= 0
+    except (OverflowError, TypeError, ValueError):  # infinite or complex
+        valid = False
+    if not valid:
+        return torch.arange(start, end, step, dtype=dtype, device="cpu").numel()
+    return -int((low - high) // stride) if kind is int else math.ceil((high - low) / stride)
+
+
+def _arange_dtype(*numbers: Any) -> torch.dtype:
+    return torch.int64 if all(isinstance(n, int) for n in numbers) else torch.get_default_dtype()
 
 
 @handler("aten::arange.start")
@@ -126,7 +138,7 @@ def _fill_out(size: torch.Size, start: Any, step: Any, out: Tensor) -> Tensor:
 @handler("aten::arange.start_out")
 def arange_start_out(start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Tensor:
     """arange into `out`, which is resized where it has another number of elements."""
-    return _fill_out(_arange_like(start, end, step, out.dtype).shape, start, step, out)
+    return _fill_out(torch.Size((_arange_size(start, end, step, out.dtype),)), start, step, out)
 
 
 @handler("aten::arange.out")

@@ -19,7 +19,7 @@ from ..plan import Builder, Ref, Value
 from ..registry import kernel
 from ..runtime.random import philox_of
 
-_LANES = 16
+_LANES = 32
 _DIGITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24, torch.float64: 53}
 
 
