@@ -125,11 +125,11 @@ class _HostMemory:
     def works(self, cl: Any, queue: Any) -> bool:
         """Whether queue and host see each other's writes: drivers are free to keep a copy of their own."""
         block, data, back = self.take(64), np.arange(64, dtype=np.uint8), np.zeros(64, np.uint8)
-        self.write(block, 0, memoryview(data))
+        self.write(block, 0, data.data)
         cl.enqueue_copy(queue, back, block, is_blocking=True)
         seen = bytes(back) == bytes(data)
         cl.enqueue_copy(queue, block, data[::-1].copy(), is_blocking=True)
-        self.read(memoryview(back), block, 0)
+        self.read(back.data, block, 0)
         return seen and bytes(back) == bytes(data[::-1])
 
 
@@ -183,6 +183,7 @@ class OpenCL(Backend):
 
         self._cl = cl
         self.driver_errors = (cl.Error,)
+        self.memory_errors = (cl.MemoryError,)
         self.context = cl.Context([properties.handle])
         self.queue = cl.CommandQueue(self.context, properties.handle)
         self._memory = _memory(cl, self.queue, properties.kind)

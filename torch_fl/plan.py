@@ -340,6 +340,8 @@ class Builder:
         `args` in the kernel's order: Refs for buffers, Values and numbers for scalars, Layouts. Defines must hold
         every macro the text needs; IDX is added. A grid with a 0 launches nothing.
         """
+        if self.device.backend.dialect is None:
+            raise Unsupported(f"{self.device.backend.name} compiles no kernels")
         if text.endswith(".c") and "\n" not in text:
             text = sources.read_native(text)
         sizes = (grid,) if isinstance(grid, int) else grid

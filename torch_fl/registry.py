@@ -125,9 +125,7 @@ def find_handler(func: Any) -> Callable[..., Any] | None:
 def find_kernels(func: Any, backend: Any) -> list[Kernel]:
     """Kernels of a functional overload for an adapter: its own first, its family's, then the portable one."""
     table = _KERNELS.get(func, {})
-    own = [n for n in (backend.name, backend.family) if n]
-    keys = own + ([""] if backend.dialect is not None else [])
-    return [table[k] for k in dict.fromkeys(keys) if k in table]
+    return [table[k] for k in dict.fromkeys((backend.name, backend.family or backend.name, "")) if k in table]
 
 
 def static_of(func: Any) -> tuple[str, ...]:

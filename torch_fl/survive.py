@@ -22,10 +22,10 @@ import torch
 import torch.autograd.graph
 
 _KEY = "torch_fl.backward_errors"
-_stash = torch._C._stash_obj_in_tls  # type: ignore[attr-defined]
-_get = torch._C._get_obj_in_tls  # type: ignore[attr-defined]
-_has = torch._C._is_key_in_tls  # type: ignore[attr-defined]
-_TYPE = torch._C._autograd.DeviceType.PrivateUse1  # type: ignore[attr-defined]
+_stash = torch._C._stash_obj_in_tls
+_get = torch._C._get_obj_in_tls
+_has = torch._C._is_key_in_tls
+_TYPE = torch._C._autograd.DeviceType.PrivateUse1
 
 _probe = functools.partial(len, ())
 """A call that CPython checks: with an error pending it raises SystemError with that error as its cause."""
@@ -42,7 +42,7 @@ def _type() -> Any:
     return _TYPE
 
 
-class DeviceGuard(torch._C._acc.DeviceGuard):  # type: ignore[misc, name-defined]
+class DeviceGuard(torch._C._acc.DeviceGuard):
     """What C++ asks for the device type. It must be kept alive by whoever registers it."""
 
     type_ = staticmethod(_type)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from .plain_copy import emit_plain_copy
 from .source import read_native
 from .types import ctype, raw_dtype
 
@@ -195,6 +196,9 @@ def _compute_defines(builder: Builder, compute: torch.dtype) -> dict[str, object
 
 def emit_copy(builder: Builder, target: Ref, source: Ref) -> None:
     """target = source, cast and broadcast; elements of equal dtype move as raw bits, so any dtype can be copied."""
+    if builder.device.backend.dialect is None:
+        emit_plain_copy(builder, target, source)
+        return
     if target.dtype == source.dtype:
         if target.dtype.itemsize == 16:  # complex128: two 8-byte halves
             target, source = _parts(target), _parts(source.expand(target.shape))
@@ -238,6 +242,9 @@ def _parts(ref: Ref) -> Ref:
 
 def emit_fill(builder: Builder, target: Ref, value: Any) -> None:
     """target[...] = value, as the target's dtype."""
+    if builder.device.backend.dialect is None:
+        emit_plain_copy(builder, target, value)
+        return
     if target.dtype.is_complex:
         for part, name in enumerate(("real", "imag")):
             get = attrgetter(name)

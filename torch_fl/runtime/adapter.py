@@ -88,6 +88,8 @@ class Backend(ABC):
     """Higher wins when two adapters see the same chip, and when npu:0 is chosen."""
     driver_errors: tuple[type[Exception], ...] = ()
     """Exceptions of the driver: users see them as DeviceError, with the call that failed."""
+    memory_errors: tuple[type[Exception], ...] = ()
+    """Those of them that mean the chip is out of memory: users see OutOfMemoryError."""
 
     def __init__(self, properties: Properties) -> None:
         self.properties = properties
