@@ -66,13 +66,14 @@ def _run_script(script: str, arguments: list[str]) -> int:
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001 - the script's own error, shown as Python would
-        sys.excepthook(type(error), error, _from_script(error.__traceback__))
+        error.__traceback__ = _from_script(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
 
 
 def _from_script(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback from the script's first frame on; all of it where there is none (a syntax error)."""
+    """The traceback from the script's first frame on; None where it has none (a syntax error)."""
     here = os.path.abspath(__file__)
     inner = traceback
     while inner is not None:

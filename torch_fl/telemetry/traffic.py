@@ -14,7 +14,12 @@ Count = Callable[[int, int], None]
 
 class _Watch:
     count: Count | None = None
-    waiting = False
+    following = False
+    replaced: list[tuple[Any, str, Any]] = []
+    """(adapter, method, what the instance itself had under that name)."""
+
+
+_NOTHING = object()
 
 
 def watch(on: bool, count: Count) -> None:
@@ -22,36 +27,52 @@ def watch(on: bool, count: Count) -> None:
     from ..runtime import devices
 
     _Watch.count = count if on else None
-    if on and not _Watch.waiting:
-        _Watch.waiting = True
+    if on and not _Watch.following:
+        _Watch.following = True
         devices._state.on_open.append(_follow)
-    if devices.is_initialized():
+    if not on:
+        _put_back()
+    elif devices.is_initialized():
         _follow()
 
 
 def _follow() -> None:
     from ..runtime import devices
 
-    for device in devices.devices():
-        attributes = vars(device.backend)
-        for name in ("copy_h2d", "copy_d2h"):
-            if _Watch.count is None:
-                attributes.pop(name, None)
-            elif name not in attributes:
-                attributes[name] = _counting(name, getattr(device.backend, name), _Watch.count)
+    if _Watch.count is None:
+        return
+    watched = {id(backend) for backend, _, _ in _Watch.replaced}
+    for backend in (d.backend for d in devices.devices()):
+        if id(backend) not in watched:
+            _replace(backend, "copy_h2d", _counting_h2d(backend.copy_h2d, _Watch.count))
+            _replace(backend, "copy_d2h", _counting_d2h(backend.copy_d2h, _Watch.count))
 
 
-def _counting(name: str, copy: Callable[..., None], count: Count) -> Callable[..., None]:
-    if name == "copy_h2d":
+def _replace(backend: Any, name: str, counted: Callable[..., None]) -> None:
+    _Watch.replaced.append((backend, name, vars(backend).get(name, _NOTHING)))
+    setattr(backend, name, counted)
 
-        def counted_h2d(handle: Any, byte_offset: int, source: memoryview) -> None:
-            copy(handle, byte_offset, source)
-            count(source.nbytes, 0)
 
-        return counted_h2d
+def _put_back() -> None:
+    while _Watch.replaced:
+        backend, name, own = _Watch.replaced.pop()
+        if own is _NOTHING:
+            delattr(backend, name)
+        else:
+            setattr(backend, name, own)
 
-    def counted_d2h(target: memoryview, handle: Any, byte_offset: int) -> None:
+
+def _counting_h2d(copy: Callable[..., None], count: Count) -> Callable[..., None]:
+    def counted(handle: Any, byte_offset: int, source: memoryview) -> None:
+        copy(handle, byte_offset, source)
+        count(source.nbytes, 0)
+
+    return counted
+
+
+def _counting_d2h(copy: Callable[..., None], count: Count) -> Callable[..., None]:
+    def counted(target: memoryview, handle: Any, byte_offset: int) -> None:
         copy(target, handle, byte_offset)
         count(0, target.nbytes)
 
-    return counted_d2h
+    return counted
