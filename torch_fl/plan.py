@@ -357,8 +357,21 @@ class Builder:
         macros = {"IDX": "long" if wide else "int", **(defines or {})}
         program = self.device.program(text, macros)
         bound = [self._argument(p, a, macros, wide) for p, a in zip(kernel.params, args)]
-        self.steps.append(self.device.backend.bind(program, name, full, bound))
+        self.steps.append(self._rescaled(self.device.backend.bind(program, name, full, bound), args))
         self.n_launches += 1
+
+    def _rescaled(self, step: Step, args: Sequence[Any]) -> Step:
+        """`step` with the offsets of inputs counted in the size of the elements as which it sees them."""
+        n = len(self.inputs)
+        sizes = {a.slot: a.dtype.itemsize for a in args if isinstance(a, Ref) and a.slot < n}
+        factors = {k: self.inputs[k].itemsize // s for k, s in sizes.items() if s != self.inputs[k].itemsize}
+        if not factors:
+            return step
+
+        def run(handles: list[Any], offsets: list[int], values: Sequence[Any]) -> None:
+            step(handles, [o * factors.get(k, 1) for k, o in enumerate(offsets)], values)
+
+        return run
 
     def function(self, fn: Callable[..., None], *args: Ref | Value | Any) -> None:
         """Call `fn` at each replay: a vendor library, or a chip without a compiler.
