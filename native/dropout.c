@@ -15,11 +15,11 @@
     for (int k = 0; k < left; ++k) {
 #define TILES_END }}
 
-kernel dropout(in T x, out T y, out uchar mask, long n, long chunk, ulong seed, ulong offset, float keep, float scale) {
+kernel dropout(in T x, out T y, out uchar mask, long n, long chunk, ulong seed, ulong offset, float keep, T_acc scale) {
   TILES_BEGIN
     const uchar kept = u[k] < keep;
     mask[at + k] = kept;
-    y[at + k] = T_save(T_load(x[at + k]) * (T_acc)(kept ? scale : 0.0f));
+    y[at + k] = T_save(T_load(x[at + k]) * (kept ? scale : 0));
   TILES_END
 }
 

@@ -222,3 +222,10 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     """Restore what get_rng_state_all returned."""
     for generator, state in zip(default_generators, new_states):
         generator.set_state(state)
+
+
+def __getattr__(name: str) -> Any:
+    # torch.utils.checkpoint saves random states only where the module says that devices are open.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
