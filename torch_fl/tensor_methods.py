@@ -86,6 +86,15 @@ def get_device(self: Tensor) -> int:
     return self._spec.device.index
 
 
+def new_tensor(self: Tensor, data: Any, **options: Any) -> torch.Tensor:
+    """As torch has it; C++ would put it on index 0."""
+    given = {"dtype": self.dtype, "device": self.device} | {k: v for k, v in options.items() if v is not None}
+    if not isinstance(data, torch.Tensor):
+        return torch.tensor(data, **given)
+    copied = data.detach().clone().to(given["device"], given["dtype"])
+    return copied.requires_grad_(bool(given.get("requires_grad", False)))
+
+
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """As torch has it: only `force=True` copies to the host. Raises TypeError otherwise."""
     if force:
@@ -191,7 +200,7 @@ def _set_data(self: Tensor, value: torch.Tensor) -> None:
 def install() -> None:
     """Put the overrides into the class."""
     for fn in (
-        to, cpu, get_device, numpy, __array__, tolist, __repr__, __format__, __reduce_ex__, __deepcopy__,
+        to, cpu, get_device, new_tensor, numpy, __array__, tolist, __repr__, __format__, __reduce_ex__, __deepcopy__,
     ):  # fmt: skip
         setattr(Tensor, fn.__name__, fn)
     Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment]
