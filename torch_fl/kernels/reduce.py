@@ -1,4 +1,4 @@
-"""Reductions over any dimensions of any layout, as one pair of kernels (native/reduce.c).
+"""Reductions over any dimensions of any layout, as one pair of kernels (native/reduce_*.c).
 
 Dimensions are split into kept and reduced ones and each group is merged. Where a reduced dimension is the closest in
 memory its elements are walked with many accumulators, else whole rows are added to a tile of outputs. Reductions with
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,7 +29,7 @@ GPU_PART = 64
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction as C expressions; the names they may use are explained in native/reduce.c."""
+    """A reduction as C expressions; the names they may use are explained in native/reduce.h."""
 
     map: str = "v"
     join: str = "a + b"
@@ -133,7 +133,7 @@ def emit_reduce(
     out = without(out, dims, x.ndim)
     keep = [d for d in range(x.ndim) if d not in dims]
     z = (only(other, keep), only(other, dims)) if other is not None else (None, None)
-    walk = _Walk(only(x, keep), only(x, dims), *z, without(shift, dims, x.ndim) if shift is not None else None)
+    walk = _Walk(only(x, keep), only(x, dims), z[0], z[1], without(shift, dims, x.ndim) if shift is not None else None)
     parts = _parts(b, _units(b, walk, out)[1], walk)
     if parts == 1:
         _launch(b, out, walk, how, acc, e, 1)
@@ -186,12 +186,13 @@ def _launch(
     }
     part = -(-walk.red.numel // parts)
     items, chunk = b.split(units, max(1, PART // max(1, part * tile)))
-    text = read_native("reduce.c")
+    kernel = "reduce_columns" if columns else "reduce_rows"
+    text = read_native("reduce.h") + read_native(f"{kernel}.c")
     if "EXP(" in how.map:
         text = read_native("fastmath.h") + text
         defines["EXP"] = "exp" if acc == torch.float64 else "fast_exp"
-    args = [x, other, shift, out, units, chunk, walk.red.numel, part, walk.kept.numel, e, kept, red]
-    b.launch(text, "reduce_columns" if columns else "reduce_rows", (items, parts), args, defines)
+    args: list[Any] = [x, other, shift, out, units, chunk, walk.red.numel, part, walk.kept.numel, e, kept, red]
+    b.launch(text, kernel, (items, parts), args, defines)
 
 
 def _defines(b: Builder, dtypes: Sequence[torch.dtype], acc: torch.dtype, how: Reduction) -> dict[str, object]:

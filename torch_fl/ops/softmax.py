@@ -1,4 +1,4 @@
-"""softmax and log_softmax along a dimension, and their gradients (native/softmax.c)."""
+"""softmax and log_softmax along a dimension, and their gradients (native/softmax_*.c)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def _along(b: Builder, direction: str, refs: Sequence[Ref], dim: int, logarithm:
         units = -(-sizes[0] // tile) * (units // sizes[0]) if units else 0
     items, chunk = b.split(units, max(1, _GRAIN // max(1, n * (tile if columns else 1))))
     layout = Layout(tuple(sizes), tuple(map(tuple, strides)))
-    name = f"{direction}_{'columns' if columns else 'rows'}"
-    text = read_native("fastmath.h") + read_native("softmax.c")
-    b.launch(text, name, items, [*refs, units, chunk, n, *steps, layout], defines)
+    walk = "columns" if columns else "rows"
+    text = read_native("fastmath.h") + read_native("softmax.h") + read_native(f"softmax_{walk}.c")
+    b.launch(text, f"{direction}_{walk}", items, [*refs, units, chunk, n, *steps, layout], defines)
 
 
 @kernel("aten::_softmax")

@@ -1,0 +1,171 @@
+"""Batch normalization: reductions over all but the channels and one pointwise pass, for any memory format.
+
+`F.batch_norm` reaches `native_batch_norm` on this device, in training and in evaluation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import Unsupported
+from ..kernels.norm import DOT, SQUARES, affine, compute_dtype, masked
+from ..kernels.pointwise import emit
+from ..kernels.reduce import MEAN, SUM, emit_reduce
+from ..plan import Builder, Ref, Value
+from ..registry import kernel
+
+
+def _per_channel(ref: Ref, ndim: int) -> Ref:
+    """(C,) as (C, 1, ...), which broadcasts over (N, C, ...)."""
+    return ref.as_strided((ref.shape[0], *(1,) * (ndim - 2)), (ref.strides[0], *(0,) * (ndim - 2)))
+
+
+def _batch_norm(
+    b: Builder,
+    input: Ref,
+    weight: Ref | None,
+    bias: Ref | None,
+    running: tuple[Ref | None, Ref | None],
+    training: bool,
+    momentum: Any,
+    eps: Any,
+    saves: bool = True,
+) -> None:
+    acc, channels = compute_dtype(input.dtype), (input.shape[1],)
+    if not training:
+        if running[0] is None or running[1] is None:
+            raise Unsupported("evaluation without running statistics")
+        mean, rstd = running[0], b.temp(channels, acc)
+        emit(b, {"rstd": (rstd, "1 / sqrt(var + eps)")}, {"var": running[1]}, {"eps": eps}, acc)
+        for i in (1, 2):
+            if saves:
+                b.new_out(i, (0,), b.outs[i].spec.dtype)
+    else:
+        mean, rstd = _statistics(b, input, running, momentum, eps)
+    wide = [_per_channel(r, input.ndim) if r else None for r in (mean, rstd, weight, bias)]
+    affine(b, input, b.out(0), *wide)  # type: ignore[arg-type]
+
+
+def _statistics(
+    b: Builder, input: Ref, running: tuple[Ref | None, Ref | None], momentum: Any, eps: Any
+) -> tuple[Ref, Ref]:
+    """Mean and 1/sqrt(variance + eps) of each channel, saved as results 1 and 2; running statistics are updated."""
+    acc, channels = compute_dtype(input.dtype), (input.shape[1],)
+    dims = [d for d in range(input.ndim) if d != 1]
+    count = input.numel // max(1, channels[0])
+    saved = [b.out(i) if b.out(i).dtype == acc else b.temp(channels, acc) for i in (1, 2)]
+    mean, rstd, var = *saved, b.temp(channels, acc)
+    emit_reduce(b, mean, input, dims, MEAN, acc)
+    emit_reduce(b, var, input, dims, SQUARES, acc, mean)
+    outs, tensors = {"rstd": (rstd, "1 / sqrt(var + eps)")}, {"var": var}
+    scalars = {"eps": eps}
+    if running[0] is not None and running[1] is not None:
+        scalars |= {"momentum": momentum, "unbias": count / (count - 1) if count > 1 else float("nan")}
+        tensors |= {"mean": mean, "running_mean": running[0], "running_var": running[1]}
+        outs["running_mean"] = (running[0], "running_mean * (1 - momentum) + momentum * mean")
+        outs["running_var"] = (running[1], "running_var * (1 - momentum) + momentum * var * unbias")
+    emit(b, outs, tensors, scalars, acc)
+    for i, ref in zip((1, 2), saved):
+        if ref is not b.out(i):
+            b.copy(b.out(i), ref)
+    return mean, rstd
+
+
+@kernel("aten::native_batch_norm", "aten::_native_batch_norm_legit")
+def batch_norm(
+    b: Builder,
+    input: Ref,
+    weight: Ref | None,
+    bias: Ref | None,
+    running_mean: Ref | None,
+    running_var: Ref | None,
+    training: bool,
+    momentum: Value,
+    eps: Value,
+) -> None:
+    """(y, mean, rstd) of each channel; in training the running statistics are updated in place."""
+    _batch_norm(b, input, weight, bias, (running_mean, running_var), training, momentum, eps)
+
+
+@kernel("aten::_native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(
+    b: Builder, input: Ref, weight: Ref | None, bias: Ref | None, training: bool, momentum: Value, eps: Value
+) -> None:
+    """(y, mean, rstd) of each channel, without running statistics."""
+    _batch_norm(b, input, weight, bias, (None, None), training, momentum, eps)
+
+
+@kernel("aten::_native_batch_norm_legit_no_training")
+def batch_norm_no_training(
+    b: Builder,
+    input: Ref,
+    weight: Ref | None,
+    bias: Ref | None,
+    running_mean: Ref,
+    running_var: Ref,
+    momentum: Value,
+    eps: Value,
+) -> None:
+    """(y, empty, empty) with the running statistics."""
+    _batch_norm(b, input, weight, bias, (running_mean, running_var), False, momentum, eps)
+
+
+@kernel("aten::_batch_norm_with_update")
+def batch_norm_with_update(
+    b: Builder,
+    input: Ref,
+    weight: Ref | None,
+    bias: Ref | None,
+    running_mean: Ref,
+    running_var: Ref,
+    momentum: Value,
+    eps: Value,
+) -> None:
+    """(y, mean, rstd, reserve); the running statistics are updated in place."""
+    _batch_norm(b, input, weight, bias, (running_mean, running_var), True, momentum, eps)
+
+
+@kernel("aten::native_batch_norm_backward")
+def batch_norm_backward(
+    b: Builder,
+    grad_out: Ref,
+    input: Ref,
+    weight: Ref | None,
+    running_mean: Ref | None,
+    running_var: Ref | None,
+    save_mean: Ref | None,
+    save_invstd: Ref | None,
+    train: bool,
+    eps: Value,
+    output_mask: list[bool],
+) -> None:
+    """Gradients of input, weight and bias. Source of the formulas: Ioffe and Szegedy, Batch Normalization (2015)."""
+    dx, dw, db = masked(b, output_mask)
+    acc, channels, ndim = compute_dtype(input.dtype), (input.shape[1],), input.ndim
+    mean, rstd = (save_mean, save_invstd) if train else (running_mean, b.temp(channels, acc))
+    if mean is None or rstd is None:
+        raise Unsupported("no statistics")
+    if not train and running_var is not None:
+        emit(b, {"rstd": (rstd, "1 / sqrt(var + eps)")}, {"var": running_var}, {"eps": eps}, acc)
+    plain, along = b.temp(channels, acc), b.temp(channels, acc)
+    if train or dw is not None or db is not None:
+        dims = [d for d in range(ndim) if d != 1]
+        emit_reduce(b, plain, grad_out, dims, SUM, acc)
+        emit_reduce(b, along, grad_out, dims, DOT, acc, mean, 0, input)
+    if dw is not None:
+        emit(b, {"dw": (dw, "along * rstd")}, {"along": along, "rstd": rstd}, {}, acc)
+    if db is not None:
+        b.copy(db, plain)
+    if dx is None:
+        return
+    tensors = {"g": grad_out, "rstd": _per_channel(rstd, ndim)}
+    tensors |= {"weight": _per_channel(weight, ndim)} if weight else {}
+    scale = "rstd * weight" if weight else "rstd"
+    if not train:
+        emit(b, {"dx": (dx, f"g * {scale}")}, tensors, {}, acc)
+        return
+    tensors |= {"x": input, "mean": _per_channel(mean, ndim)}
+    tensors |= {"plain": _per_channel(plain, ndim), "along": _per_channel(along, ndim)}
+    share = 1 / max(1, input.numel // max(1, channels[0]))
+    text = f"{scale} * (g - plain * share - (x - mean) * (rstd * rstd * along * share))"
+    emit(b, {"dx": (dx, text)}, tensors, {"share": share}, acc)

@@ -1,0 +1,142 @@
+"""Layer and RMS normalization with their gradients (native/layer_norm*.c)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..kernels.norm import compute_dtype, masked
+from ..kernels.reduce import SUM, emit_reduce
+from ..kernels.source import read_native
+from ..kernels.types import ctype
+from ..plan import Builder, Ref, Value
+from ..registry import kernel
+
+_GRAIN = 16384
+
+
+def _rows(input: Ref, normalized_shape: Sequence[int]) -> tuple[int, int]:
+    n = 1
+    for s in normalized_shape:
+        n *= s
+    return (input.numel // n if n else 0), n
+
+
+def _row_defines(b: Builder, x: Ref, stats: Ref, weight: Ref | None, bias: Ref | None, center: bool) -> dict[str, Any]:
+    acc = compute_dtype(x.dtype)
+    w = weight or bias or x
+    defines = b.types(T=x.dtype, M=stats.dtype, WT=w.dtype, ACC_=acc)
+    defines |= {"ACC": ctype(acc).compute, "CENTER": int(center)}
+    defines["WEIGHT(v)"] = "(v)" if weight else "1"
+    defines["BIAS(v)"] = "(v)" if bias else "0"
+    return defines
+
+
+def _normalize_rows(
+    b: Builder,
+    input: Ref,
+    shape: Sequence[int],
+    weight: Ref | None,
+    bias: Ref | None,
+    eps: Any,
+    mean: Ref | None,
+    rstd: Ref,
+) -> None:
+    rows, n = _rows(input, shape)
+    x, out = b.contiguous(input), b.out(0)
+    weight = b.contiguous(weight) if weight else None
+    bias = b.contiguous(b.cast(bias, weight.dtype if weight else bias.dtype)) if bias else None
+    y = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    defines = _row_defines(b, x, rstd, weight, bias, mean is not None)
+    items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
+    args: list[Any] = [x, weight or bias or x, bias or weight or x, y, mean or rstd, rstd, rows, chunk, n, eps]
+    b.launch(read_native("layer_norm.h") + read_native("layer_norm.c"), "layer_norm", items, args, defines)
+    if y is not out:
+        b.copy(out, y)
+
+
+@kernel("aten::native_layer_norm")
+def layer_norm(
+    b: Builder, input: Ref, normalized_shape: list[int], weight: Ref | None, bias: Ref | None, eps: Value
+) -> None:
+    """(y, mean, rstd) over the trailing `normalized_shape`."""
+    _normalize_rows(b, input, normalized_shape, weight, bias, eps, b.out(1), b.out(2))
+
+
+@kernel("aten::_fused_rms_norm")
+def rms_norm(b: Builder, input: Ref, normalized_shape: list[int], weight: Ref | None, eps: Value | None) -> None:
+    """(y, rstd): x / sqrt(mean(x^2) + eps) * weight; eps defaults to the epsilon of the compute dtype."""
+    _normalize_rows(
+        b, input, normalized_shape, weight, None, eps or torch.finfo(compute_dtype(input.dtype)).eps, None, b.out(1)
+    )
+
+
+def _rows_backward(
+    b: Builder,
+    grad_out: Ref,
+    input: Ref,
+    shape: Sequence[int],
+    mean: Ref | None,
+    rstd: Ref,
+    weight: Ref | None,
+    outs: Sequence[Ref | None],
+) -> None:
+    rows, n = _rows(input, shape)
+    dx, dw, db = outs
+    if not rows:
+        for out in outs:
+            if out is not None:
+                b.fill(out, 0)
+        return
+    x, g = b.contiguous(input), b.contiguous(b.cast(grad_out, input.dtype))
+    weight = b.contiguous(weight) if weight else None
+    items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
+    if not b.is_cpu:  # each work-item has a row of partial sums
+        chunk = -(-rows // min(rows, 2048))
+        items = -(-rows // chunk)
+    acc = compute_dtype(x.dtype)
+    parts = [b.temp((items, n), acc) if out is not None else b.temp((1,), acc) for out in (dw, db)]
+    target = dx if dx is not None and dx.is_contiguous and dx.dtype == x.dtype else b.temp(x.shape, x.dtype)
+    defines = _row_defines(b, x, rstd, weight, None, mean is not None)
+    defines |= {f"{k}": int(o is not None) for k, o in (("WRITE_X", dx), ("SUM_W", dw), ("SUM_B", db))}
+    args = [g, x, b.contiguous(mean or rstd), b.contiguous(rstd), weight or x, target, *parts, rows, chunk, n]
+    text = read_native("layer_norm.h") + read_native("layer_norm_backward.c")
+    b.launch(text, "layer_norm_backward", items, args, defines)
+    if dx is not None and target is not dx:
+        b.copy(dx, target)
+    for out, part in zip((dw, db), parts):
+        if out is not None:
+            emit_reduce(b, out.as_strided((n,), (1,)), part, (0,), SUM, acc)
+
+
+@kernel("aten::native_layer_norm_backward")
+def layer_norm_backward(
+    b: Builder,
+    grad_out: Ref,
+    input: Ref,
+    normalized_shape: list[int],
+    mean: Ref,
+    rstd: Ref,
+    weight: Ref | None,
+    output_mask: list[bool],
+) -> None:
+    """Gradients of input, weight and bias."""
+    outs = masked(b, output_mask)
+    _rows_backward(b, grad_out, input, normalized_shape, mean, rstd, weight, outs)
+
+
+@kernel("aten::_fused_rms_norm_backward")
+def rms_norm_backward(
+    b: Builder,
+    grad_out: Ref,
+    input: Ref,
+    normalized_shape: list[int],
+    rstd: Ref,
+    weight: Ref | None,
+    output_mask: list[bool],
+) -> None:
+    """Gradients of input and weight."""
+    outs = [*masked(b, output_mask), None]
+    _rows_backward(b, grad_out, input, normalized_shape, None, rstd, weight, outs)
