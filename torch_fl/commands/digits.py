@@ -64,7 +64,7 @@ class Block(nn.Module):
         """[n, inputs, h, w] -> [n, outputs, h / stride, w / stride]."""
         y = self.norm1(self.conv1(x)).relu()
         y = self.norm2(self.conv2(y))
-        return (y + self.shortcut(x)).relu()
+        return nn.functional.relu(y + self.shortcut(x))
 
 
 class DigitNet(nn.Module):
@@ -83,5 +83,5 @@ class DigitNet(nn.Module):
         """[n, 1, 8, 8] -> scores [n, 10]."""
         y = self.stage2(self.stage1(self.stem(images)))
         y = self.stage3(self.pool(y))
-        scores: torch.Tensor = self.head(nn.functional.adaptive_avg_pool2d(y, 1).flatten(1))
-        return scores
+        y = nn.functional.adaptive_avg_pool2d(y, 1).flatten(1)
+        return self.head(y)  # type: ignore[no-any-return]

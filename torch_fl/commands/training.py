@@ -70,7 +70,7 @@ class Training:
     def _step(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         self.optimizer.zero_grad()
         loss = nn.functional.cross_entropy(self.model(images), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.schedule.step()
         return loss.detach()

@@ -15,9 +15,9 @@ import torch
 from ..errors import FallbackError, message
 
 _KEY = "torch_fl.budget"
-_stash: Callable[[str, Any], None] = torch._C._stash_obj_in_tls  # type: ignore[attr-defined]
-_has: Callable[[str], bool] = torch._C._is_key_in_tls  # type: ignore[attr-defined]
-_get: Callable[[str], Any] = torch._C._get_obj_in_tls  # type: ignore[attr-defined]
+_stash: Callable[[str, Any], None] = torch._C._stash_obj_in_tls
+_has: Callable[[str], bool] = torch._C._is_key_in_tls
+_get: Callable[[str], Any] = torch._C._get_obj_in_tls
 
 
 class Budget:

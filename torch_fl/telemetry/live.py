@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -135,12 +136,12 @@ def _in_terminal(view: Console, rich: RichConsole) -> Callable[[], None]:
 
 
 def _in_notebook(view: Console) -> Callable[[], None]:
-    from IPython.display import HTML, display
+    ipython: Any = import_module("IPython.display")
 
     def draw() -> Any:
-        return HTML(view._repr_html_())
+        return ipython.HTML(view._repr_html_())
 
-    handle = display(draw(), display_id=True)
+    handle = ipython.display(draw(), display_id=True)
     done = threading.Event()
 
     def follow() -> None:

@@ -46,7 +46,7 @@ class _Stderr(logging.StreamHandler[Any]):
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> Any:  # type: ignore[override]
+    def stream(self) -> Any:
         return sys.stderr
 
 

@@ -87,7 +87,7 @@ def watch_modules(on: bool) -> None:
 def module_path() -> str:
     """Path of the running module, as in "ResNet.layer1.0.conv1"; "" outside modules."""
     running = _modules.running if _modules.watch == _watches[0] else []
-    node = torch._C._current_autograd_node()  # type: ignore[attr-defined]
+    node = torch._C._current_autograd_node()
     if node is not None and not running:
         return _nodes.get(node._sequence_nr(), (0, ""))[1]
     if not running:
