@@ -180,49 +180,57 @@ kernel conv_tile(in ACC frame, in ACC packed, in long offset, out T y, Layout2 g
   }
 }
 
-FUNC ACC lanes_sum(const V v) {
-  ACC t[VL];
-  *(V*)t = v;
+#define TAPS 4
+#define LANES(sum, R, K) (*(V*)(sum + (R * TAPS + K) * VL))
+
+// Adds the lanes of every vector of a tile into its first one; all tiles at once, so that the steps overlap.
+FUNC void fold_lanes(ACC* sum) {
   for (int fold = VL / 2; fold; fold /= 2)
-    for (int j = 0; j < fold; ++j) t[j] += t[j + fold];
-  return t[0];
+    for (int i = 0; i < WR * TAPS; ++i)
+      for (int j = 0; j < fold; ++j) sum[i * VL + j] += sum[i * VL + j + fold];
 }
 
 // result[group][co][k] = sum over p of grad[co][p] * frame[offset[k] + p], grad framed like the output positions.
-// g: sizes (k, channels, groups) with the strides of (frame, grad) per channel and group. Work-item: WR channels.
-#define TAPS 4
+// g: sizes (k, channels, groups) with the strides of (frame, grad) per channel and group. Work-item: `rows` channels by
+// `some` taps; positions come in spans that stay in the cache while all its tiles pass over them.
 kernel conv_weight_grad(in ACC grad, in ACC frame, in long offset, inout ACC result, Layout2 g, long positions,
-                        long span, long some) {
-  const IDX depth = g.size[0], o0 = (IDX)GID0 * WR, group = (IDX)GID2;
-  const IDX begin = (IDX)(GID1 * some), end = begin + some < depth ? begin + (IDX)some : depth;
-  const IDX rows = g.size[1] - o0 < WR ? g.size[1] - o0 : MR, step = g.stride[1][1];
+                        long span, long rows, long some) {
+  const IDX depth = g.size[0], channels = g.size[1], group = (IDX)GID2, step = g.stride[1][1];
+  const IDX k_begin = (IDX)(GID1 * some), k_end = k_begin + some < depth ? k_begin + (IDX)some : depth;
+  const IDX o_begin = (IDX)(GID0 * rows), o_end = o_begin + rows < channels ? o_begin + (IDX)rows : channels;
   const GLOBAL ACC* restrict x = frame + group * g.stride[0][2];
-  const GLOBAL ACC* restrict dy = grad + group * g.stride[1][2] + o0 * step;
-  GLOBAL ACC* restrict to = result + (long)(group * g.size[1] + o0) * depth;
+  const GLOBAL ACC* restrict dy = grad + group * g.stride[1][2];
+  GLOBAL ACC* restrict to = result + (long)group * channels * depth;
   for (long p0 = 0; p0 < positions; p0 += span) {
     const long p1 = p0 + span < positions ? p0 + span : positions;
-    for (IDX k = begin; k < end; k += TAPS) {
-      const IDX last = end - k - 1;
+    for (IDX k = k_begin; k < k_end; k += TAPS) {
+      const IDX last = k_end - k - 1;
 #define TAP(K) const GLOBAL ACC* restrict x##K = x + offset[k + (K < last ? K : last)];
       TAP(0) TAP(1) TAP(2) TAP(3)
 #undef TAP
-#define ROW(R) const GLOBAL ACC* restrict g##R = dy + (R < rows ? R : rows - 1) * step; \
-      V s##R##0 = SPLAT(V, 0), s##R##1 = s##R##0, s##R##2 = s##R##0, s##R##3 = s##R##0;
-      EACH_WEIGHT_ROW(ROW)
-#undef ROW
-      for (long p = p0; p < p1; p += VL) {
-        const V v0 = AT(x0, p), v1 = AT(x1, p), v2 = AT(x2, p), v3 = AT(x3, p);
-#define ROW(R) { const V u = AT(g##R, p); s##R##0 = madd_each(u, v0, s##R##0); s##R##1 = madd_each(u, v1, s##R##1); \
-        s##R##2 = madd_each(u, v2, s##R##2); s##R##3 = madd_each(u, v3, s##R##3); }
+      for (IDX o = o_begin; o < o_end; o += WR) {
+        const IDX below = o_end - o - 1;
+#define ROW(R) const GLOBAL ACC* restrict g##R = dy + (o + (R < below ? R : below)) * step; \
+        V s##R##0 = SPLAT(V, 0), s##R##1 = s##R##0, s##R##2 = s##R##0, s##R##3 = s##R##0;
         EACH_WEIGHT_ROW(ROW)
 #undef ROW
-      }
-#define ONE(R, K) if (R < rows && K <= last) \
-        to[R * depth + k + K] = lanes_sum(s##R##K) + (p0 ? to[R * depth + k + K] : 0);
-#define ROW(R) ONE(R, 0) ONE(R, 1) ONE(R, 2) ONE(R, 3)
-      EACH_WEIGHT_ROW(ROW)
+        for (long p = p0; p < p1; p += VL) {
+          const V v0 = AT(x0, p), v1 = AT(x1, p), v2 = AT(x2, p), v3 = AT(x3, p);
+#define ROW(R) { const V u = AT(g##R, p); s##R##0 = madd_each(u, v0, s##R##0); s##R##1 = madd_each(u, v1, s##R##1); \
+          s##R##2 = madd_each(u, v2, s##R##2); s##R##3 = madd_each(u, v3, s##R##3); }
+          EACH_WEIGHT_ROW(ROW)
 #undef ROW
-#undef ONE
+        }
+        ACC sum[WR * TAPS * VL];
+#define ROW(R) LANES(sum, R, 0) = s##R##0; LANES(sum, R, 1) = s##R##1; LANES(sum, R, 2) = s##R##2; LANES(sum, R, 3) = s##R##3;
+        EACH_WEIGHT_ROW(ROW)
+#undef ROW
+        fold_lanes(sum);
+        GLOBAL ACC* restrict put = to + (long)o * depth + k;
+        for (IDX r = 0; r < WR && r <= below; ++r)
+          for (IDX t = 0; t < TAPS && t <= last; ++t)
+            put[r * depth + t] = sum[(r * TAPS + t) * VL] + (p0 ? put[r * depth + t] : 0);
+      }
     }
   }
 }

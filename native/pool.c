@@ -1,6 +1,6 @@
 // Max and average pooling in three spatial dimensions (missing ones have size 1).
 //
-// T: element type, A: type of sums, ADAPTIVE: windows follow from the two sizes and not from w.
+// T: element type, A: type of sums, IS_NAN(v): always false for integers, ADAPTIVE: windows follow from the two sizes and not from w.
 // m: output sizes (W, H, D, C, N) with the strides of each tensor; w: input sizes (W, H, D) with kernel, stride,
 // padding and dilation as its four rows.
 
@@ -70,7 +70,7 @@ kernel max_pool(in T x, out T y, out long index, Layout3 m, Layout4 w, long tota
           for (IDX k = first0; k < end0; k += w.stride[3][0]) {
             const T raw = x[plane + k * s0 + h * s1 + d * s2];
             const A v = T_load(raw);
-            if (v > best || v != v) {
+            if (v > best || IS_NAN(v)) {
               best = v;
               found = raw;
               at = (d * w.size[1] + h) * w.size[0] + k;

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from .gemm import emit_gemm
 from .types import ctype
 from .window import Triple, Window, layout, triple
 
@@ -23,8 +24,10 @@ _SOURCE = "conv.c"
 _ALL = range(3)
 _VECTOR_BYTES = {"AVX512": 64, "AVX2": 32}
 GPU_LANES = 4
-SPAN = 4096
+SPAN = 2048
 """Positions of a weight gradient summed at once: what fits the first cache."""
+WEIGHT_ROWS = 16
+"""Output channels that share what is in the first cache."""
 TILES = 16
 """Most tiles of positions per work-item on a CPU: their inputs stay in the second cache."""
 
@@ -303,6 +306,9 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
     channels, inner = gw.shape[1:3]
     defines = _defines(b, x.dtype, channels)
     frame = Frame.of(window, x.shape[2:], gy.shape[2:], x.shape[0], defines["VL"])
+    if frame.is_plain and window.size == gw.shape[0] == 1:
+        _pointwise_weight_grad(b, gw, gy, x)
+        return
     framed = _frame(b, x, frame, defines)
     plain = replace(frame, window=Window((1, 1, 1)), size=frame.out, phases=(1, 1, 1))
     grad = _frame(b, gy, plain, defines)
@@ -314,6 +320,15 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
         b.copy(gw, result)
 
 
+def _pointwise_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref) -> None:
+    """One tap: gw [O, I] is a plain product, summed over samples."""
+    samples, out, inner = gy.shape[0], gy.shape[1], x.shape[1]
+    target = gw.as_strided((out, inner), gw.strides[1:3])
+    emit_gemm(
+        b, target, b.reshape(gy, samples, out, -1), b.reshape(x, samples, inner, -1).transpose(1, 2), sum_batch=True
+    )
+
+
 def _weight_grad(
     b: Builder, grad: Ref, framed: Ref, offset: Ref, result: Ref, frame: Frame, defines: dict[str, Any]
 ) -> None:
@@ -321,14 +336,23 @@ def _weight_grad(
 
     groups, channels, inner = result.shape[:3]
     depth = frame.window.size * inner
-    blocks = channels if defines["MR"] == 1 else -(-channels // 4)
-    wanted = -(-4 * b.device.properties.compute_units // (blocks * groups))
-    some = -(-depth // (min(wanted, -(-depth // 4)) * 4)) * 4 if b.is_cpu else 4
+    rows, some, span = _split_weight_grad(b, channels, depth, groups, defines["MR"])
     of_group = inner * frame.n_phases * frame.segment
     g = Layout((depth, channels, groups), ((0, 0, of_group), (0, frame.segment, channels * frame.segment)))
-    span = SPAN // framed.dtype.itemsize * 4 if b.is_cpu else frame.segment
-    args: list[Any] = [grad, framed, offset, result, g, frame.segment, span, some]
-    b.launch(_SOURCE, "conv_weight_grad", (blocks, -(-depth // some), groups), args, defines)
+    grid = (-(-channels // rows), -(-depth // some), groups)
+    args: list[Any] = [grad, framed, offset, result, g, frame.segment, span or frame.segment, rows, some]
+    b.launch(_SOURCE, "conv_weight_grad", grid, args, defines)
+
+
+def _split_weight_grad(b: Builder, channels: int, depth: int, groups: int, tile: int) -> tuple[int, int, int]:
+    """Channels and taps per work-item of conv_weight_grad, and positions per pass (0: all)."""
+    least = 1 if tile == 1 else 4
+    if not b.is_cpu:
+        return least, 4, 0
+    rows = min(WEIGHT_ROWS, -(-channels // least) * least)
+    wanted = -(-4 * b.device.properties.compute_units // (-(-channels // rows) * groups))
+    quads = -(-depth // 4)
+    return rows, -(-quads // min(wanted, quads)) * 4, SPAN
 
 
 def emit_bias_grad(b: Builder, gb: Ref, gy: Ref) -> None:

@@ -23,7 +23,8 @@ Sizes = Sequence[int]
 
 def _defines(b: Builder, dtype: torch.dtype, adaptive: bool) -> dict[str, object]:
     types = b.types(T=dtype)
-    return {**types, "A": types["T_acc"], "ADAPTIVE": int(adaptive)}
+    nan = "((v) != (v))" if dtype.is_floating_point else "0"
+    return {**types, "A": types["T_acc"], "IS_NAN(v)": nan, "ADAPTIVE": int(adaptive)}
 
 
 def _max_pool(
