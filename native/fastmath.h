@@ -64,3 +64,25 @@ FUNC float fast_tanh(float x) {
 }
 
 FUNC float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+
+// Below 1 a polynomial in x^2; above, 1 - exp(-x^2) erfcx(x) with erfcx a polynomial in 1 / (1 + x / 2). Coefficients
+// are Chebyshev fits to relative errors of 1e-9 on [0, 1] and 3e-8 on [1, 4].
+FUNC float fast_erf(float x) {
+  const float a = bits_to_f32(f32_to_bits(x) & 0x7fffffffu), z = a * a;
+  float p = 7.847259159e-05f;
+  p = p * z - 8.008189334e-04f;
+  p = p * z + 5.188098891e-03f;
+  p = p * z - 2.685369110e-02f;
+  p = p * z + 1.128358225e-01f;
+  p = p * z - 3.761262557e-01f;
+  p = p * z + 1.128379166e+00f;
+  const float c = a > 4.0f ? 4.0f : a, t = 1.0f / (1.0f + 0.5f * c);
+  float q = -5.919458179e-02f;
+  q = q * t - 4.048771337e-02f;
+  q = q * t + 3.831475167e-01f;
+  q = q * t + 1.146611369e-01f;
+  q = q * t + 3.260220072e-01f;
+  q = q * t + 2.745317283e-01f;
+  q = q * t + 5.351084441e-04f;
+  return a < 1.0f ? x * p : fast_copysign(1.0f - fast_exp(-c * c) * q, x);
+}

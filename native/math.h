@@ -14,7 +14,7 @@ FUNC ACC m_sigmoid(ACC x) { return 1 / (1 + exp(-x)); }
 #define m_log(x) fast_log(x)
 #define m_log1p(x) fast_log1p(x)
 #define m_tanh(x) fast_tanh(x)
-#define m_erf(x) erf(x)
+#define m_erf(x) fast_erf(x)
 #define m_sigmoid(x) fast_sigmoid(x)
 #endif
 #define M_NAN ((ACC)NAN)

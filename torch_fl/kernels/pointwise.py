@@ -201,7 +201,7 @@ def emit_copy(builder: Builder, target: Ref, source: Ref) -> None:
         return
     if target.dtype == source.dtype:
         if target.dtype.itemsize == 16:  # complex128: two 8-byte halves
-            target, source = _parts(target), _parts(source.expand(target.shape))
+            target, source = complex_parts(target), complex_parts(source.expand(target.shape))
         raw = raw_dtype(target.dtype.itemsize)
         target, source = replace(target, dtype=raw), replace(source, dtype=raw)
         emit(builder, {"o": (target, "s")}, {"s": source}, {}, raw)
@@ -221,19 +221,19 @@ def _cast_dtype(target: torch.dtype, source: torch.dtype) -> torch.dtype:
 def _copy_complex(builder: Builder, target: Ref, source: Ref) -> None:
     """A cast from or to a complex dtype, as real and imaginary parts."""
     if target.dtype.is_complex and source.dtype.is_complex:
-        emit_copy(builder, _parts(target), _parts(source.expand(target.shape)))
+        emit_copy(builder, complex_parts(target), complex_parts(source.expand(target.shape)))
     elif target.dtype.is_complex:
-        emit_copy(builder, _parts(target).select(-1, 0), source)
-        emit_fill(builder, _parts(target).select(-1, 1), 0)
+        emit_copy(builder, complex_parts(target).select(-1, 0), source)
+        emit_fill(builder, complex_parts(target).select(-1, 1), 0)
     else:
-        re_, im = _parts(source).select(-1, 0), _parts(source).select(-1, 1)
+        re_, im = complex_parts(source).select(-1, 0), complex_parts(source).select(-1, 1)
         if target.dtype != torch.bool:
             emit_copy(builder, target, re_)
         else:
             emit(builder, {"o": (target, "re != 0 || im != 0")}, {"re": re_, "im": im}, {}, re_.dtype)
 
 
-def _parts(ref: Ref) -> Ref:
+def complex_parts(ref: Ref) -> Ref:
     """A complex tensor as real numbers [..., 2]."""
     strides = (*(2 * s for s in ref.strides), 1)
     dtype = ref.dtype.to_real()
@@ -249,7 +249,7 @@ def emit_fill(builder: Builder, target: Ref, value: Any) -> None:
         for part, name in enumerate(("real", "imag")):
             get = attrgetter(name)
             number = value.map(get, float) if hasattr(value, "map") else get(value)
-            emit_fill(builder, _parts(target).select(-1, part), number)
+            emit_fill(builder, complex_parts(target).select(-1, part), number)
         return
     if target.dtype == torch.bool:
         value = value.map(bool, bool) if hasattr(value, "map") else bool(value)
