@@ -88,10 +88,11 @@ def get_device(self: Tensor) -> int:
 
 def new_tensor(self: Tensor, data: Any, **options: Any) -> torch.Tensor:
     """As torch has it; C++ would put it on index 0."""
-    given = {"dtype": self.dtype, "device": self.device} | {k: v for k, v in options.items() if v is not None}
+    given: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+    given |= {k: v for k, v in options.items() if v is not None}
     if not isinstance(data, torch.Tensor):
         return torch.tensor(data, **given)
-    copied = data.detach().clone().to(given["device"], given["dtype"])
+    copied: torch.Tensor = data.detach().clone().to(given["device"], given["dtype"])
     return copied.requires_grad_(bool(given.get("requires_grad", False)))
 
 

@@ -258,3 +258,10 @@ def is_pinned(self: Tensor, device: torch.device | None = None) -> bool:
 @handler("aten::record_stream")
 def record_stream(self: Tensor, s: Any) -> None:
     """Nothing to do: every launch goes to one in-order queue per device."""
+
+
+@handler("aten::_has_compatible_shallow_copy_type")
+def has_compatible_shallow_copy_type(self: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether `.data` of one can be set to the other; inference mode sends this C++ question here whole."""
+    func: Any = _ATEN._has_compatible_shallow_copy_type.default
+    return bool(func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, self, other))

@@ -7,9 +7,13 @@ update, new, hx and the hidden part of the new gate for GRU [batch, 5 * hidden].
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from ..errors import Unsupported
 from ..plan import Builder, Ref
-from ..registry import kernel
+from ..registry import handler, kernel
 
 
 def _launch(b: Builder, name: str, tensors: list[Ref], rows: int, n: int, has_bias: bool = False) -> None:
@@ -94,3 +98,15 @@ def gru_cell_backward(b: Builder, grad_hy: Ref, workspace: Ref, has_bias: bool) 
         _sum_rows(b, 3, outs[0])
         _sum_rows(b, 4, outs[1])
     _return(b, 5)
+
+
+# -- packed sequences: lengths and batch sizes stay on the host ----------------------------------------------------
+def _composed(op: str, key: torch._C.DispatchKey) -> None:
+    """Serve an op by torch's own composition; as a plan it would refuse the CPU tensor among its arguments."""
+    func: Any = getattr(torch.ops.aten, op).default
+    handler(f"aten::{op}")(lambda *args, **kwargs: func._op_dk(key, *args, **kwargs))
+
+
+_composed("_pack_padded_sequence", torch._C.DispatchKey.CompositeExplicitAutograd)
+_composed("_pack_padded_sequence_backward", torch._C.DispatchKey.CompositeImplicitAutograd)
+_composed("_pad_packed_sequence", torch._C.DispatchKey.CompositeImplicitAutograd)
