@@ -147,3 +147,11 @@ def test_unfold_and_fold(device: torch.device, dtype: torch.dtype) -> None:
     assert_same(lambda x: F.unfold(x, **options), x.clone().requires_grad_(), device=device)
     columns = F.unfold(x.float(), **options).to(dtype)
     assert_same(lambda c: F.fold(c, (9, 8), **options), columns.requires_grad_(), device=device)
+
+
+def test_unfold_of_one_image_and_a_view(device: torch.device) -> None:
+    x = torch.randn(3, 9, 8).requires_grad_()
+    assert_same(lambda x: F.unfold(x, 3, stride=2), x, device=device)
+    assert_same(lambda x: F.unfold(x.transpose(1, 2)[None].expand(2, 3, 8, 9), 2, padding=2), x, device=device)
+    columns = torch.randn(8, 20).requires_grad_()
+    assert_same(lambda c: F.fold(c, (5, 6), 2), columns, device=device)

@@ -6,14 +6,17 @@ torch's conv1d, conv2d, conv_transpose2d, padding modes and double backward are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
 
 from ..errors import Unsupported
 from ..kernels.conv import emit_bias_grad, emit_forward, emit_input_grad, emit_weight_grad, grouped
+from ..kernels.types import raw_dtype
 from ..kernels.window import Window, volume
-from ..plan import Builder, Ref
+from ..plan import Builder, Layout, Ref
 from ..registry import kernel
 
 Sizes = Sequence[int]
@@ -97,3 +100,51 @@ def convolution_backward(
         emit_weight_grad(b, gw, *((x, gy) if transposed else (gy, x)), window)
     if output_mask[2]:
         emit_bias_grad(b, next(outs), gy)
+
+
+@kernel("aten::im2col")
+def im2col(b: Builder, self: Ref, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> None:
+    """F.unfold: [N, C * kh * kw, windows] from [N, C, H, W]; any dtype, the padding is 0."""
+    out = b.out()
+    y = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    x = volume(replace(self, dtype=raw_dtype(self.dtype.itemsize)), 2)
+    window = Window.of(2, kernel_size, stride, padding, dilation)
+    windows = _windows(x.shape[3:], window)
+    n, c, _, h, w = x.strides
+    shape = (*windows[::-1], *window.kernel[:0:-1], x.shape[1], x.shape[0])
+    m = Layout(shape, ((w, h, 0, 0, c, n),))
+    items, chunk = b.split(y.numel)
+    raw = replace(y, dtype=x.dtype)
+    args: list[Any] = [x, raw, m, window.over(x.shape[2:]), y.numel, chunk]
+    b.launch("unfold.c", "unfold", items, args, b.types(T=x.dtype))
+    if y is not out:
+        b.copy(out, y)
+
+
+@kernel("aten::col2im")
+def col2im(
+    b: Builder, self: Ref, output_size: Sizes, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> None:
+    """F.fold: [N, C, H, W] from [N, C * kh * kw, windows]; overlaps are added in the compute type."""
+    out = b.out()
+    image = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    columns = self if self.ndim == 3 else self.unsqueeze(0)
+    window = Window.of(2, kernel_size, stride, padding, dilation)
+    windows = _windows(output_size, window)
+    n, row, column = columns.strides
+    m = Layout(volume(image, 2).shape[:2:-1] + volume(image, 2).shape[1::-1], ((column, 0, row, n),))
+    items, chunk = b.split(image.numel, 1024)
+    sizes = window.over((1, *output_size))
+    args: list[Any] = [columns, image, m, sizes, windows[1], windows[0], image.numel, chunk]
+    b.launch("unfold.c", "fold", items, args, b.types(T=columns.dtype))
+    if image is not out:
+        b.copy(out, image)
+
+
+def _windows(size: Sizes, window: Window) -> tuple[int, int]:
+    """Windows down and across an image of `size` (H, W)."""
+    reach = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(size, window.kernel[1:], window.stride[1:], window.padding[1:], window.dilation[1:])
+    ]
+    return reach[0], reach[1]
