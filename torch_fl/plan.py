@@ -482,7 +482,7 @@ class Plan:
         return self._general(tensors, handles, offsets, values)
 
     def _general(self, tensors: Sequence[Tensor], handles: list[Any], offsets: list[int], values: Sequence[Any]) -> Any:
-        buffers = [self.device.allocate(n) if type(n) is int else n for n in self.allocs]
+        buffers: list[Any] = [self.device.allocate(n) if type(n) is int else n for n in self.allocs]
         handles += [b.handle for b in buffers]
         offsets += [0] * len(buffers)
         for step in self.steps:

@@ -43,7 +43,7 @@ def nonzero_places(b: Builder, self: Ref, counts: Ref, room: int, n: Value) -> N
     out = b.new_out(0, (room,), torch.int64)
     steps = contiguous_strides(self.shape)
     layout = Layout(self.shape, (steps,))
-    args = [b.contiguous(self), counts, out, self.numel, chunk, n, layout]
+    args: list[Any] = [b.contiguous(self), counts, out, self.numel, chunk, n, layout]
     b.launch("nonzero.c", "places", items, args, b.types(T=self.dtype))
 
 
@@ -54,7 +54,7 @@ def _room(n: int) -> int:
 
 @handler("aten::nonzero")
 def nonzero(self: Tensor) -> Tensor:
-    """Places of the elements that are not 0: int64 [n, self.dim()], column-major as on the CPU; waits for the device."""
+    """Places of the elements that are not 0: int64 [n, self.dim()], column-major; waits for the device."""
     if self.dtype.is_complex:
         self = torch.ops.aten.ne.Scalar(self, 0)
     device, rank = self._spec.device, len(self._spec.shape)

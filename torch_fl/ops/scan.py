@@ -62,7 +62,7 @@ def _scan(b: Builder, self: Ref, dim: int, defines: dict[str, str]) -> None:
     lines = out.numel // n
     items, chunk = b.split(lines, max(1, 4096 // n))
     layout = _others(dim, self.shape, out, self)
-    arguments = [out, self, lines, chunk, n, layout, out.strides[dim], self.strides[dim]]
+    arguments: list[Any] = [out, self, lines, chunk, n, layout, out.strides[dim], self.strides[dim]]
     b.launch("scan.c", "scan", items, arguments, table)
 
 
@@ -84,15 +84,16 @@ def _columns(b: Builder, out: Ref, self: Ref, dim: int, acc: torch.dtype, table:
     elif acc not in (torch.float64, torch.float32, torch.int64):
         acc = torch.int32
     carry = b.temp((outer, inner), acc)
-    arguments = [out, self, carry, outer, WIDTH, inner, n, n * inner, n * inner, inner, inner]
+    arguments: list[Any] = [out, self, carry, outer, WIDTH, inner, n, n * inner, n * inner, inner, inner]
     b.launch("scan.c", "scan_columns", outer * -(-inner // WIDTH), arguments, table)
 
 
 def _others(dim: int, shape: tuple[int, ...], *refs: Ref) -> Layout:
     """The dimensions beside `dim`, innermost first."""
-    keep = [d for d in reversed(range(len(shape))) if d != dim and shape[d] != 1] or [None]
-    sizes = tuple(1 if d is None else shape[d] for d in keep)
-    return Layout(sizes, tuple(tuple(0 if d is None else r.strides[d] for d in keep) for r in refs))
+    keep = [d for d in reversed(range(len(shape))) if d != dim and shape[d] != 1]
+    if not keep:
+        return Layout((1,), tuple((0,) for _ in refs))
+    return Layout(tuple(shape[d] for d in keep), tuple(tuple(r.strides[d] for d in keep) for r in refs))
 
 
 @kernel("aten::cummax")

@@ -18,7 +18,9 @@ _ATEN = torch.ops.aten
 
 
 @kernel("aten::searchsorted.Tensor", "aten::searchsorted.Scalar", static=("self",))
-def searchsorted(b: Builder, sorted_sequence: Ref, self: Any, right: bool, side: str | None, sorter: Ref | None) -> None:
+def searchsorted(
+    b: Builder, sorted_sequence: Ref, self: Any, right: bool, side: str | None, sorter: Ref | None
+) -> None:
     """First (`right`: last) place where each element keeps the sequence sorted; lines of the last dimension pair up."""
     _search(b, sorted_sequence, self, right or side == "right", sorter)
 
@@ -46,8 +48,9 @@ def _search(b: Builder, bounds: Ref, values: Any, right: bool, sorter: Ref | Non
         "BEFORE(b, v)": "(!((b) > (v)))" if right else "(!((b) >= (v)))",
     }
     order = target if sorter is None else b.contiguous(sorter)
-    arguments = [
-        b.contiguous(bounds), x, order, target, b.guard(), out.numel, chunk, n, width, int(rows), code_of("searchsorted")
+    arguments: list[Any] = [
+        b.contiguous(bounds), x, order, target, b.guard(), out.numel, chunk, n, width, int(rows),
+        code_of("searchsorted"),
     ]  # fmt: skip
     b.launch("search.c", "search", items, arguments, defines)
     if target is not out:

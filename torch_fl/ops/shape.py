@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import torch
+
+from .. import fallback
 from ..errors import Unsupported
 from ..kernels.indexed import raw_bits
 from ..plan import Builder, Layout, Ref
-from ..registry import kernel
+from ..registry import handler, kernel
+from ..spec import spec_of
+from ..tensor import Tensor, empty_spec
 
 
 @kernel("aten::cat")
@@ -84,6 +90,22 @@ def diagonal_scatter(b: Builder, self: Ref, src: Ref, offset: int, dim1: int, di
         b.copy(_diagonal(out, offset, dim1 % self.ndim, dim2 % self.ndim, src.shape[-1]), src)
 
 
+@handler("aten::as_strided_scatter")
+def as_strided_scatter(
+    self: Tensor, src: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
+) -> Any:
+    """A copy of `self` with the elements of a strided view of it replaced."""
+    start = 0 if storage_offset is None else storage_offset - self._offset
+    spec = self._spec
+    if start < 0 or start + spec_of(tuple(size), tuple(stride), spec.dtype, spec.device).extent > spec.extent:
+        func, args = torch.ops.aten.as_strided_scatter.default, (self, src, size, stride, storage_offset)
+        return fallback.run(func, args, {}, spec.device, "a view beyond the tensor")
+    out = empty_spec(spec)
+    out.copy_(self)
+    out.as_strided(size, stride, start).copy_(src)
+    return out
+
+
 def _diagonal(ref: Ref, offset: int, dim1: int, dim2: int, length: int) -> Ref:
     keep = [d for d in range(ref.ndim) if d not in (dim1, dim2)]
     start = offset * ref.strides[dim2] if offset >= 0 else -offset * ref.strides[dim1]
@@ -107,12 +129,22 @@ def triu(b: Builder, self: Ref, diagonal: int) -> None:
 def _triangle(b: Builder, self: Ref, diagonal: int, keep: str) -> None:
     out = b.out()
     target, source = raw_bits(out), raw_bits(self)
-    rows, columns = target.shape[-2:]
+    columns = target.shape[-1]
     total = target.numel
     if total == 0:
         return
     items, chunk = b.split(total // columns, max(1, 4096 // columns)) if b.is_cpu else (total // columns, 1)
     sizes = tuple(reversed(target.shape[:-1]))
     layout = Layout(sizes, tuple(tuple(reversed(r.strides[:-1])) for r in (target, source)))
-    args = [target, source, total // columns, chunk, layout, columns, target.strides[-1], source.strides[-1], diagonal]
+    args: list[Any] = [
+        target,
+        source,
+        total // columns,
+        chunk,
+        layout,
+        columns,
+        target.strides[-1],
+        source.strides[-1],
+        diagonal,
+    ]
     b.launch("shape.c", "triangle", items, args, {**b.types(T=target.dtype), "KEEP": f"({keep})"})

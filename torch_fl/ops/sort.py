@@ -8,6 +8,7 @@ Source of the method: O. Green et al., "Merge Path" (2012).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -118,7 +119,19 @@ def _unpack(
     items, chunk = b.split(total)
     layouts = [lines.layout, values.layout, indices.layout]
     steps = [lines.step, values.step, indices.step]
-    arguments = [packed, lines.ref, values.ref, indices.ref, total, chunk, values.n, first, line, *layouts, *steps]
+    arguments: list[Any] = [
+        packed,
+        lines.ref,
+        values.ref,
+        indices.ref,
+        total,
+        chunk,
+        values.n,
+        first,
+        line,
+        *layouts,
+        *steps,
+    ]
     b.launch("sort.c", "unpack", items, arguments, defines)
 
 
@@ -155,7 +168,7 @@ def topk(b: Builder, self: Ref, k: int, dim: int, largest: bool) -> None:
     parts = _topk_parts(b, lines, k)
     part = -(-lines.n // parts)
     best, room = (_room(b, self.dtype, lines.count, parts * k) for _ in range(2))
-    arguments = [self, best, lines.n, k, part, parts, lines.step, lines.layout]
+    arguments: list[Any] = [self, best, lines.n, k, part, parts, lines.step, lines.layout]
     b.launch("sort.c", "smallest", lines.count * parts, arguments, defines)
     packed = _merged(b, best, room, lines.count, parts * k, k, defines)
     _unpack(b, packed, lines, parts * k, outs, 0, defines)
@@ -228,7 +241,7 @@ def _middle(b: Builder, self: Ref, outs: tuple[Ref, Ref], dim: int, keepdim: boo
     packed = _sorted(b, lines, defines)
     values, indices = (_reduced(self, out, dim, keepdim) for out in outs)
     layouts = [lines.layout, values.layout, indices.layout]
-    arguments = [packed, lines.ref, values.ref, indices.ref, lines.n, int(skip), *layouts, lines.step]
+    arguments: list[Any] = [packed, lines.ref, values.ref, indices.ref, lines.n, int(skip), *layouts, lines.step]
     b.launch("sort.c", "middle", lines.count, arguments, defines)
 
 
@@ -243,5 +256,5 @@ def mode(b: Builder, self: Ref, dim: int, keepdim: bool) -> None:
     packed = _sorted(b, lines, defines)
     found = [_reduced(self, out, dim, keepdim) for out in (values, indices)]
     layouts = [lines.layout, *(f.layout for f in found)]
-    arguments = [packed, lines.ref, *(f.ref for f in found), lines.n, *layouts, lines.step]
+    arguments: list[Any] = [packed, lines.ref, *(f.ref for f in found), lines.n, *layouts, lines.step]
     b.launch("sort.c", "mode", lines.count, arguments, defines)

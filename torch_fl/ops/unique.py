@@ -75,13 +75,13 @@ def unique(self: Tensor, sorted: bool = True, return_inverse: bool = False) -> t
 @handler("aten::unique_consecutive")
 def unique_consecutive(
     self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> tuple[Any, Any, Any]:
+) -> Any:
     """The first of each run of equal elements (or slices along `dim`); inverse and counts as for unique."""
     if self.numel() == 0 or (dim is not None and self.dim() == 0):
         return _on_cpu("unique_consecutive", (self, return_inverse, return_counts, dim))
-    rows = _ATEN.reshape.default(self, (-1,)) if dim is None else _ATEN.transpose.int(self, dim, 0)
+    rows = _ATEN.reshape.default(self, (-1,)) if dim is None else _ATEN.movedim.int(self, dim, 0).contiguous()
     places, group, lengths = _runs(_starts(rows), return_inverse, return_counts)
-    found = _ATEN.index_select.default(rows if dim is None else self, 0 if dim is None else dim, places)
+    found = _ATEN.movedim.int(_ATEN.index_select.default(rows, 0, places), 0, dim or 0)
     shape = self.shape if dim is None else [self.shape[dim]]
     groups = _ATEN.view.default(group, shape) if return_inverse else _nothing(self)
     return found, groups, lengths if return_counts else _nothing(self)
@@ -90,11 +90,12 @@ def unique_consecutive(
 @handler("aten::unique_dim")
 def unique_dim(
     self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
-) -> tuple[Any, Any, Any]:
+) -> Any:
     """Distinct slices along `dim` in lexicographic order; inverse and counts as for unique."""
     if self.dim() == 0 or self.numel() == 0 or self.numel() // self.shape[dim] > MOST_COLUMNS:
         return _on_cpu("unique_dim", (self, dim, sorted, return_inverse, return_counts))
-    rows = _ATEN.reshape.default(_ATEN.transpose.int(self, dim, 0), (self.shape[dim], -1))
+    slices = _ATEN.movedim.int(self, dim, 0).contiguous()
+    rows = _ATEN.view.default(slices, (self.shape[dim], -1))
     order = None
     for column in reversed(range(rows.shape[1])):
         values = rows[:, column] if order is None else _ATEN.index_select.default(rows[:, column], 0, order)
@@ -102,7 +103,7 @@ def unique_dim(
         order = step if order is None else _ATEN.index_select.default(order, 0, step)
     places, group, lengths = _runs(_starts(_ATEN.index_select.default(rows, 0, order)), True, True)
     first = _ATEN.index_select.default(order, 0, places)
-    found = _ATEN.index_select.default(self, dim, first)
+    found = _ATEN.movedim.int(_ATEN.index_select.default(slices, 0, first), 0, dim)
     return found, _placed(group, order, [self.shape[dim]]), lengths
 
 
