@@ -16,6 +16,11 @@ if (_Path(__file__).parent.parent / "backends" / "__init__.py").is_file():
 
 import torch as _torch  # noqa: F401 - its import runs our entry point, which registers the device type
 
+from .register import autoload as _autoload
+
+# Where torch's autoload is switched off (TORCH_DEVICE_BACKEND_AUTOLOAD=0) this import registers; else it did.
+_autoload()
+
 __version__ = "0.1.0"
 
 _PUBLIC = {
