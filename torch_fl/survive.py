@@ -54,11 +54,8 @@ class DeviceGuard(torch._C._acc.DeviceGuard):
 
 
 @contextmanager
-def _interrupts_outside_guard() -> Iterator[None]:
-    """A Ctrl-C that Python happens to deliver inside `_type` is delivered after the backward pass instead.
-
-    Signals run in the main thread between any two bytecodes; raised inside `_type` they would end the process.
-    """
+def uninterrupted(frames: Any = None) -> Iterator[None]:
+    """A Ctrl-C inside the block is delivered at its end; with a code object, only one that would hit its frame."""
     handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(handler):
         yield
@@ -66,7 +63,7 @@ def _interrupts_outside_guard() -> Iterator[None]:
     late: list[int] = []
 
     def deliver(number: int, frame: Any) -> Any:
-        if frame is not None and frame.f_code is _type.__code__:
+        if frames is None or (frame is not None and frame.f_code is frames):
             late.append(number)
             return None
         return handler(number, frame)
@@ -88,7 +85,8 @@ def _collecting(run: Callable[..., Any]) -> Callable[..., Any]:
         _stash(_KEY, errors)
         result = None
         try:
-            with _interrupts_outside_guard():
+            # Signals run in the main thread between any two bytecodes; raised in `_type` one would end the process.
+            with uninterrupted(_type.__code__):
                 result = run(*args, **kwargs)
         except BaseException:
             if not errors:
