@@ -110,6 +110,29 @@ def test_a_chip_that_computes_wrong_numbers_is_told(monkeypatch: pytest.MonkeyPa
     assert not found.ok
 
 
+def test_no_chip_is_told_with_the_reason() -> None:
+    code = """
+import torch_fl, sys
+from torch_fl.runtime.adapter import Discovery
+class Absent(torch_fl.Backend):
+    name = "absent"
+    @classmethod
+    def discover(cls): return Discovery(absent="no such card in this machine")
+    def allocate(self, nbytes): ...
+    def copy_h2d(self, handle, byte_offset, source): ...
+    def copy_d2h(self, target, handle, byte_offset): ...
+torch_fl.register_backend(Absent)
+from torch_fl.cli import main
+sys.exit(main(["devices"]))
+"""
+    env = os.environ | {"TORCH_FL_BACKENDS": "absent"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "absent: no such card in this machine" in done.stdout
+    assert "not asked for" in done.stdout
+    assert done.stderr == ""
+
+
 def test_a_chip_that_fails_is_told_in_its_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def fail(where: torch.device) -> str:
         raise RuntimeError("CL_OUT_OF_RESOURCES\nmore")
@@ -218,3 +241,9 @@ def test_options_are_those_of_the_module() -> None:
     parser = argparse.ArgumentParser()
     demo.add_arguments(parser)
     assert parser.parse_args(["--quick"]).epochs is None
+
+
+def test_telemetry_where_autoload_is_switched_off() -> None:
+    code = "import torch_fl, torch\nwith torch_fl.trace() as t: torch.ones(2, device='npu')\nassert len(t)"
+    env = os.environ | {"TORCH_FL_BACKENDS": "host", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)

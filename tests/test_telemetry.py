@@ -290,6 +290,15 @@ def test_console_in_a_terminal_updates_while_the_block_runs(device: torch.device
     assert [r.op for r in inner.rows()] == ["aten::add.Tensor"]
 
 
+def test_console_runs_once_at_a_time(device: torch.device) -> None:
+    view = torch_fl.console(rich=_paper())
+    with view, pytest.raises(RuntimeError, match="already running"):
+        view.__enter__()
+    with view:
+        torch.ones(2, device=device) * 3
+    assert "aten::mul.Tensor" in [r.op for r in view.rows()]
+
+
 def test_console_can_wait_for_the_device(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = torch_fl.devices()[device.index].backend
     waits: list[int] = []

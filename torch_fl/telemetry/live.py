@@ -56,6 +56,8 @@ class Console:
         return report.as_html(self.rows(), self.title, self.sync, self.max_rows or 25)
 
     def __enter__(self) -> Console:
+        if self._stop is not None:
+            raise RuntimeError("this console is already running; torch_fl.console() makes another one")
         rich = self._rich or wide_console()
         self._totals = report.Totals(self.sync)
         self._start, self._end = perf_counter(), 0.0
