@@ -68,7 +68,7 @@ MIDDLES: dict[str, Callable[[torch.Tensor], Any]] = {
     "median dim": lambda x: x.median(1)[0],
     "nanmedian": lambda x: x.nanmedian(),
     "nanmedian dim": lambda x: x.nanmedian(0, keepdim=True)[0],
-    "mode": lambda x: x.mode(1)[0],
+    "mode": lambda x: x.nan_to_num().mode(1)[0],
     "msort": lambda x: x.msort(),
 }
 

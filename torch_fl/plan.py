@@ -347,7 +347,8 @@ class Builder:
         sizes = (grid,) if isinstance(grid, int) else grid
         if 0 in sizes:
             return
-        full = (*sizes, 1, 1)[:3]
+        n0, n1, n2 = (*sizes, 1, 1)[:3]
+        full = (n0, n1, n2)
         kernel = sources.parse(text).get(name)
         if kernel is None:
             raise KernelError(message(f"there is no kernel {name!r} in this source", because=f"{sources.parse(text)}"))
