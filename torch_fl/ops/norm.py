@@ -100,8 +100,9 @@ def _rows_backward(
     parts = [b.temp((items, n), acc) if out is not None else b.temp((1,), acc) for out in (dw, db)]
     target = dx if dx is not None and dx.is_contiguous and dx.dtype == x.dtype else b.temp(x.shape, x.dtype)
     defines = _row_defines(b, x, rstd, weight, None, mean is not None)
-    defines |= {f"{k}": int(o is not None) for k, o in (("WRITE_X", dx), ("SUM_W", dw), ("SUM_B", db))}
-    args = [g, x, b.contiguous(mean or rstd), b.contiguous(rstd), weight or x, target, *parts, rows, chunk, n]
+    defines |= {k: int(o is not None) for k, o in (("WRITE_X", dx), ("SUM_W", dw), ("SUM_B", db))}
+    stats = (b.contiguous(mean or rstd), b.contiguous(rstd))
+    args: list[Any] = [g, x, *stats, weight or x, target, *parts, rows, chunk, n]
     text = read_native("layer_norm.h") + read_native("layer_norm_backward.c")
     b.launch(text, "layer_norm_backward", items, args, defines)
     if dx is not None and target is not dx:
