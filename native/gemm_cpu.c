@@ -11,12 +11,6 @@
 #define KC 256         // depth of a panel that stays in the first cache
 #define MB (8 * MR)    // largest block of the output
 #define NB (4 * NR)
-VECTOR(V, ACC, VL)
-#define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
-#define HERE(p, i) (*(V*)((p) + (i)))
-// A function with vector parameters: clang keeps to half-width registers where it sees none.
-FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
-
 // VL elements of a or x as the accumulator type. HALF_A, HALF_X: 0 stored so, 1 bfloat16, 2 float16, 3 anything else.
 VECTOR(H, ushort, VL)
 VECTOR(U, uint, VL)
@@ -42,12 +36,6 @@ FUNC V from_halves(const H h, const int kind) {
   }
 DEFINE_LOAD(load_a, T_a, T_a_load, HALF_A)
 DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
-
-#if MR == 8
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#else
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#endif
 
 // dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes become 0.
 #define DEFINE_PACK(NAME, T, LOAD, LOADS, SPACE)                                                                    \
@@ -165,17 +153,13 @@ kernel gemm_pack_a(in T_a source, out ACC packed, long chunk, Layout1 g) { PACK_
 
 kernel gemm_pack_x(in T_x source, out ACC packed, long chunk, Layout1 g) { PACK_ITEM(pack_x, NR) }
 
-// sum[MR][NR] (rows NB apart) += a panel[depth][MR] * x panel[depth][NR]; `first`: sum starts at 0
+// sum[MR][NR] (rows NB apart) += a panel[depth][MR] * x panel[depth][NR]; `first`: sum is not read. Each call starts
+// at 0: sums of sums lose less than one long sum.
 FUNC void micro(ACC* restrict sum, const GLOBAL ACC* restrict a, const GLOBAL ACC* restrict x, const IDX depth,
                 const int first) {
 #define ROW(R) V s##R = SPLAT(V, 0), t##R = SPLAT(V, 0);
   EACH_ROW(ROW)
 #undef ROW
-  if (!first) {
-#define ROW(R) s##R = HERE(sum, R * NB); t##R = HERE(sum, R * NB + VL);
-    EACH_ROW(ROW)
-#undef ROW
-  }
   for (IDX k = 0; k < depth; ++k) {
     const V x0 = AT(x, 0), x1 = AT(x, VL);
 #define ROW(R) s##R = madd(a[R], x0, s##R); t##R = madd(a[R], x1, t##R);
@@ -183,6 +167,11 @@ FUNC void micro(ACC* restrict sum, const GLOBAL ACC* restrict a, const GLOBAL AC
 #undef ROW
     a += MR;
     x += NR;
+  }
+  if (!first) {
+#define ROW(R) s##R += HERE(sum, R * NB); t##R += HERE(sum, R * NB + VL);
+    EACH_ROW(ROW)
+#undef ROW
   }
 #define ROW(R) HERE(sum, R * NB) = s##R; HERE(sum, R * NB + VL) = t##R;
   EACH_ROW(ROW)

@@ -5,7 +5,7 @@ Transposes, broadcasts and views cost nothing here: every kernel takes the strid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ import torch
 from ..errors import Unsupported
 from .pointwise import emit
 from .types import ctype
+from .vectors import registers, vector_source
 
 if TYPE_CHECKING:
     from ..plan import Builder, Layout, Ref, Value
@@ -26,8 +27,6 @@ SKINNY = 16
 GRAIN = 1 << 14
 """Multiply-adds that are worth a work-item."""
 K_CHUNK = 1024
-_REGISTERS = {"AVX512": (64, 8), "AVX2": (32, 6)}
-"""Vector bytes, and rows of the register tile, by what the CPU has."""
 
 
 def emit_gemm(
@@ -132,28 +131,23 @@ def _tile(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
     b.launch("gemm.c", "gemm_tile", grid, [p.out, p.a, p.x, p.c, alpha, beta, p.layout], p.defines(b))
 
 
-def _registers(p: Problem) -> dict[str, int]:
-    """MR and VL: rows and lanes of the register tile; PLAIN, HALF_A, HALF_X: how vectors are loaded and stored."""
-    nbytes, rows = _REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 8))
+def _launch(b: Builder, p: Problem, name: str, grid: int | tuple[int, ...], args: Sequence[Any]) -> None:
+    """Launch a kernel of gemm_cpu.c. PLAIN, HALF_A, HALF_X: how it loads and stores vectors."""
     halves = {torch.bfloat16: 1, torch.float16: 2} if p.acc == torch.float32 else {}
     how = {p.acc: 0, **halves}
-    return {
-        "MR": rows,
-        "VL": nbytes // p.acc.itemsize,
-        "PLAIN": int(p.out.dtype == p.c.dtype == p.acc),
-        "HALF_A": how.get(p.a.dtype, 3),
-        "HALF_X": how.get(p.x.dtype, 3),
-    }
+    plain = int(p.out.dtype == p.c.dtype == p.acc)
+    ways = {"PLAIN": plain, "HALF_A": how.get(p.a.dtype, 3), "HALF_X": how.get(p.x.dtype, 3)}
+    b.launch(vector_source("gemm_cpu.c"), name, grid, args, p.defines(b) | registers(p.acc) | ways)
 
 
 def _vector_rows(b: Builder, p: Problem, alpha: Number, beta: Number, name: str = "gemv_rows") -> None:
     """One row: the matrix is streamed once."""
-    registers = _registers(p)
-    strip = 8 * registers["VL"]
+    sizes = registers(p.acc)
+    strip = 8 * sizes["VL"]
     items = max(1, min(p.n // strip, 4 * b.device.properties.compute_units, p.work // GRAIN))
     chunk = -(-p.n // (items * strip)) * strip
     grid = -(-p.n // chunk) * p.batch
-    b.launch("gemm_cpu.c", name, grid, [p.out, p.a, p.x, p.c, alpha, beta, chunk, p.layout], p.defines(b) | registers)
+    _launch(b, p, name, grid, [p.out, p.a, p.x, p.c, alpha, beta, chunk, p.layout])
 
 
 def _vector_dots(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
@@ -163,12 +157,12 @@ def _vector_dots(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
 
 def _direct(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
     """One launch: each work-item makes a strip of columns and packs what it needs itself."""
-    registers = _registers(p)
-    strips = -(-p.n // registers["VL"])
-    mb = _rows_per_item(b, p.m, strips * p.batch, registers["MR"])
+    sizes = registers(p.acc)
+    strips = -(-p.n // sizes["VL"])
+    mb = _rows_per_item(b, p.m, strips * p.batch, sizes["MR"])
     grid = strips * -(-p.m // mb) * p.batch
     args = [p.out, p.a, p.x, p.c, alpha, beta, mb, p.layout]
-    b.launch("gemm_cpu.c", "gemm_direct", grid, args, p.defines(b) | registers)
+    _launch(b, p, "gemm_direct", grid, args)
 
 
 def _rows_per_item(b: Builder, rows: int, others: int, step: int) -> int:
@@ -184,21 +178,18 @@ def _packed(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
 
     Source of the method: Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008).
     """
-    registers = _registers(p)
-    defines = p.defines(b) | registers
-    mr, nr = registers["MR"], 2 * registers["VL"]
-    a, a_steps = _pack(b, p, p.a.transpose(3, 4), mr, "gemm_pack_a", defines)
-    x, x_steps = _pack(b, p, p.x, nr, "gemm_pack_x", defines)
+    sizes = registers(p.acc)
+    mr, nr = sizes["MR"], 2 * sizes["VL"]
+    a, a_steps = _pack(b, p, p.a.transpose(3, 4), mr, "gemm_pack_a")
+    x, x_steps = _pack(b, p, p.x, nr, "gemm_pack_x")
     nb = 4 * nr
     mb = _rows_per_item(b, p.m, -(-p.n // nb) * p.batch, mr)
     grid = -(-p.n // nb) * -(-p.m // mb) * p.batch
     args = [p.out, a, x, p.c, alpha, beta, mb, nb, *a_steps, *x_steps, p.layout]
-    b.launch("gemm_cpu.c", "gemm_block", grid, args, defines)
+    _launch(b, p, "gemm_block", grid, args)
 
 
-def _pack(
-    b: Builder, p: Problem, source: Ref, width: int, name: str, defines: dict[str, object]
-) -> tuple[Ref, tuple[int, int]]:
+def _pack(b: Builder, p: Problem, source: Ref, width: int, name: str) -> tuple[Ref, tuple[int, int]]:
     """Panels of [b0, b1, s, k, lanes], and their strides over b1 and b0; a broadcast batch is packed once."""
     from ..plan import Layout
 
@@ -209,6 +200,6 @@ def _pack(
     packed = b.temp((b0, b1, panels * width * total), p.acc)
     layout = Layout((lanes, p.k, b1, b0, p.s), ((s_lane, s_k, s1, s0, s_s),))
     grid = (panels, -(-total // K_CHUNK), b0 * b1)
-    b.launch("gemm_cpu.c", name, grid, [source, packed, K_CHUNK, layout], defines)
+    _launch(b, p, name, grid, [source, packed, K_CHUNK, layout])
     step0, step1 = packed.strides[:2]
     return packed, (step1 if b1 > 1 else 0, step0 if b0 > 1 else 0)

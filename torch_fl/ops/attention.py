@@ -1,0 +1,188 @@
+"""scaled_dot_product_attention and the inference ops of nn.MultiheadAttention and nn.TransformerEncoderLayer.
+
+On a CPU-type device the fused kernels serve what they can, through torch's own hook for backends
+(`_scaled_dot_product_fused_attention_overrideable`, which has a derivative formula). Everything else (dropout, masks
+that need a gradient, other ranks, other chips) runs as torch's composition of matrix products and softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..dispatch import op_of, planned
+from ..kernels.attention import MAX_DIM, emit_backward, emit_forward
+from ..plan import Builder, Ref, Value
+from ..registry import handler, kernel
+from ..tensor import Tensor
+
+_ATEN = torch.ops.aten
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+MATH, OVERRIDEABLE = 0, 4
+"""Values of torch.nn.attention.SDPBackend."""
+
+_library: Any = torch.library.Library("torch_fl", "FRAGMENT")
+_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Scalar scale, bool causal) -> (Tensor, Tensor)")
+_library.define(
+    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor? mask, Scalar scale, bool causal, Tensor grad, "
+    "Tensor out, Tensor lse) -> (Tensor, Tensor, Tensor)"
+)
+
+
+def _attention_meta(q: Any, k: Any, v: Any, mask: Any, scale: Any, causal: bool) -> Any:
+    shape = q.shape[:3]
+    out = torch.empty_like(q) if v.shape[3] == q.shape[3] else q.new_empty(*shape, v.shape[3])
+    return out, q.new_empty(shape, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
+
+
+def _backward_meta(q: Any, k: Any, v: Any, *_: Any) -> Any:
+    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+
+_library.impl("attention", _attention_meta, "Meta")
+_library.impl("attention_backward", _backward_meta, "Meta")
+_FORWARD, _BACKWARD = torch.ops.torch_fl.attention.default, torch.ops.torch_fl.attention_backward.default
+
+
+@kernel("torch_fl::attention")
+def attention(b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool) -> None:
+    """(softmax(scale * q k^T + mask) v, log-sum-exp of the scores)."""
+    emit_forward(b, q, k, v, mask, scale, causal, b.out(0), b.out(1))
+
+
+@kernel("torch_fl::attention_backward")
+def attention_backward(
+    b: Builder,
+    q: Ref,
+    k: Ref,
+    v: Ref,
+    mask: Ref | None,
+    scale: Value,
+    causal: bool,
+    grad: Ref,
+    out: Ref,
+    lse: Ref,
+) -> None:
+    """Gradients of q, k and v."""
+    emit_backward(b, q, k, v, mask, scale, causal, grad, out, lse, (b.out(0), b.out(1), b.out(2)))
+
+
+# -- which way -----------------------------------------------------------------------------------------------------
+def _fits(q: Any, k: Any, v: Any, mask: Any, dropout_p: float, causal: bool, enable_gqa: bool) -> bool:
+    """Whether the fused kernels serve this call."""
+    if dropout_p or not all(type(t) is Tensor for t in (q, k, v)) or not torch._C._get_overrideable_sdp_enabled():
+        return False
+    qs, ks, vs = q._spec, k._spec, v._spec
+    if not (qs.device is ks.device is vs.device) or not qs.device.is_cpu or qs.dtype not in _FLOATS:
+        return False
+    if not qs.dtype == ks.dtype == vs.dtype or not len(qs.shape) == len(ks.shape) == len(vs.shape) == 4:
+        return False
+    (b, h, lq, e), (kb, hk, lk, ke), (vb, hv, lv, ev) = qs.shape, ks.shape, vs.shape
+    same = b == kb == vb and hk == hv and lk == lv and e == ke and 0 not in (b, h, hk, lq, lk, e, ev)
+    if not same or max(e, ev) > MAX_DIM or (h != hk and not (enable_gqa and h % hk == 0)):
+        return False
+    return mask is None or (not causal and _mask_fits(q, mask, (b, h, lq, lk)))
+
+
+def _mask_fits(q: Tensor, mask: Any, shape: tuple[int, ...]) -> bool:
+    if type(mask) is not Tensor or mask.requires_grad or mask._spec.device is not q._spec.device:
+        return False
+    if mask._spec.dtype not in (torch.bool, q._spec.dtype) or len(mask._spec.shape) > 4:
+        return False
+    own = mask._spec.shape
+    return all(n in (1, want) for n, want in zip(own, shape[4 - len(own) :]))
+
+
+def attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """scaled_dot_product_attention for autograd: the fused op where it fits, else torch's composition."""
+    if _fits(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
+        fused = _ATEN._scaled_dot_product_fused_attention_overrideable.default
+        return fused(query, key, value, attn_mask, 0.0, is_causal, False, scale=scale)[0]  # type: ignore[no-any-return]
+    compose = _ATEN.scaled_dot_product_attention.default._op_dk
+    numbers = {"scale": scale, "enable_gqa": enable_gqa}
+    return compose(_COMPOSITE, query, key, value, attn_mask, dropout_p, is_causal, **numbers)  # type: ignore[no-any-return]
+
+
+_aten_library: Any = torch.library.Library("aten", "IMPL")
+_aten_library.impl("scaled_dot_product_attention", attend, "AutogradPrivateUse1")
+handler("aten::scaled_dot_product_attention")(attend)
+
+
+@handler("aten::_fused_sdp_choice")
+def fused_sdp_choice(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> int:
+    """The SDPBackend that serves the call."""
+    return OVERRIDEABLE if _fits(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa) else MATH
+
+
+# -- the fused op and its derivative -------------------------------------------------------------------------------
+def _scale(query: Tensor, scale: float | None) -> float:
+    return 1 / math.sqrt(query._spec.shape[3]) if scale is None else float(scale)
+
+
+@handler("aten::_scaled_dot_product_fused_attention_overrideable")
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    """(out, lse, and seven results that only other backends use). Raises NotImplementedError for what does not fit."""
+    if not _fits(query, key, value, attn_bias, dropout_p, is_causal, True):
+        raise NotImplementedError("fused attention does not serve this call; try: F.scaled_dot_product_attention")
+    args = (query, key, value, attn_bias, _scale(query, scale), is_causal)
+    out, lse = planned(op_of(_FORWARD), args, {})
+    return out, lse, None, None, query._spec.shape[2], key._spec.shape[2], None, None, None
+
+
+@handler("aten::_scaled_dot_product_fused_attention_overrideable_backward")
+def fused_attention_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    grad_input_mask: list[bool],
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Any,
+    cum_seq_k: Any,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    philox_seed: Any,
+    philox_offset: Any,
+    *,
+    scale: float | None = None,
+) -> Any:
+    """Gradients of query, key and value; none for the mask (such calls are composed)."""
+    args = (query, key, value, attn_bias, _scale(query, scale), is_causal, grad_out, out, logsumexp)
+    return (*planned(op_of(_BACKWARD), args, {}), None)
