@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import Unsupported
+from ..kernels import source as sources
 from ..plan import Builder, Layout, Ref
 from ..registry import kernel
 
@@ -49,13 +50,21 @@ def _line_layout(ref: Ref) -> Layout:
     return Layout(tuple(ref.shape[d] for d in keep), (tuple(ref.strides[d] for d in keep),))
 
 
-def _defines(b: Builder, dtype: torch.dtype, descending: bool) -> dict[str, object]:
+def _launch(b: Builder, name: str, grid: int, arguments: list[Any], dtype: torch.dtype) -> None:
+    """A kernel of order.c, which knows the dtype, or of sort.c, which only sees packed elements."""
+    packed = sources.read_native("packed.h")
+    if name in ("sort_runs", "merge_runs"):
+        b.launch(packed + sources.read_native("sort.c"), name, grid, arguments, {"WIDE": int(_is_wide(dtype))})
+    else:
+        b.launch(packed + sources.read_native("order.c"), name, grid, arguments, _defines(b, dtype))
+
+
+def _defines(b: Builder, dtype: torch.dtype) -> dict[str, object]:
     kind = 2 if dtype == torch.float64 else 1 if dtype.is_floating_point else 0
     return {
         **b.types(T=dtype),
         "WIDE": int(_is_wide(dtype)),
         "KEY_KIND": kind,
-        "FLIP(k)": "(~(k))" if descending else "(k)",
         "SIGN": _SIGNS.get(dtype, "0"),
     }
 
@@ -68,7 +77,7 @@ def _room(b: Builder, dtype: torch.dtype, lines: int, n: int) -> Ref:
     return b.temp((lines, n, 2) if _is_wide(dtype) else (lines, n), torch.int64)
 
 
-def _sorted(b: Builder, lines: Lines, defines: dict[str, object]) -> Ref:
+def _sorted(b: Builder, lines: Lines, descending: bool = False) -> Ref:
     """All elements of each line in order, packed."""
     x, n = lines.ref, lines.n
     if n >= 2**31:
@@ -76,11 +85,11 @@ def _sorted(b: Builder, lines: Lines, defines: dict[str, object]) -> Ref:
     packed, room = _room(b, x.dtype, lines.count, n), _room(b, x.dtype, lines.count, n)
     total = lines.count * n
     items, chunk = b.split(total)
-    b.launch("sort.c", "elements", items, [x, packed, total, chunk, n, lines.step, lines.layout], defines)
+    _launch(b, "elements", items, [x, packed, total, chunk, n, lines.step, lines.layout, -int(descending)], x.dtype)
     width = _run_width(b, lines.count, n)
     parts = -(-n // width)
-    b.launch("sort.c", "sort_runs", lines.count * parts, [packed, room, n, width, parts], defines)
-    return _merged(b, packed, room, lines.count, n, width, defines)
+    _launch(b, "sort_runs", lines.count * parts, [packed, room, n, width, parts], x.dtype)
+    return _merged(b, (packed, room), lines.count, n, width, x.dtype)
 
 
 def _run_width(b: Builder, lines: int, n: int) -> int:
@@ -92,8 +101,9 @@ def _run_width(b: Builder, lines: int, n: int) -> int:
     return 1 << (width - 1).bit_length()
 
 
-def _merged(b: Builder, packed: Ref, room: Ref, lines: int, n: int, width: int, defines: dict[str, object]) -> Ref:
-    """Runs of `width` merged until one is left per line."""
+def _merged(b: Builder, rooms: tuple[Ref, Ref], lines: int, n: int, width: int, dtype: torch.dtype) -> Ref:
+    """Runs of `width` merged until one is left per line; `rooms`: where they are, and as much room."""
+    packed, room = rooms
     while width < n:
         chunk = 2 * width
         if b.is_cpu:
@@ -104,15 +114,13 @@ def _merged(b: Builder, packed: Ref, room: Ref, lines: int, n: int, width: int, 
             while chunk > 64 and chunk % 2 == 0:
                 chunk //= 2
         parts = -(-n // chunk)
-        b.launch("sort.c", "merge_runs", lines * parts, [packed, room, n, width, chunk, parts], defines)
+        _launch(b, "merge_runs", lines * parts, [packed, room, n, width, chunk, parts], dtype)
         packed, room = room, packed
         width *= 2
     return packed
 
 
-def _unpack(
-    b: Builder, packed: Ref, lines: Lines, line: int, outs: tuple[Lines, Lines], first: int, defines: dict[str, object]
-) -> None:
+def _unpack(b: Builder, packed: Ref, lines: Lines, line: int, outs: tuple[Lines, Lines], first: int = 0) -> None:
     """Write elements of sorted lines of length `line`, from `first` on, to values and indices."""
     values, indices = outs
     total = values.ref.numel
@@ -132,7 +140,7 @@ def _unpack(
         *layouts,
         *steps,
     ]
-    b.launch("sort.c", "unpack", items, arguments, defines)
+    _launch(b, "unpack", items, arguments, lines.ref.dtype)
 
 
 @kernel("aten::sort.stable")
@@ -141,10 +149,9 @@ def sort_stable(b: Builder, self: Ref, dim: int, descending: bool) -> None:
     values, indices = b.out(0), b.out(1)
     if self.numel == 0:
         return
-    defines = _defines(b, self.dtype, descending)
     lines = Lines.along(self, dim)
-    packed = _sorted(b, lines, defines)
-    _unpack(b, packed, lines, lines.n, (Lines.along(values, dim), Lines.along(indices, dim)), 0, defines)
+    packed = _sorted(b, lines, descending)
+    _unpack(b, packed, lines, lines.n, (Lines.along(values, dim), Lines.along(indices, dim)))
 
 
 @kernel("aten::sort")
@@ -159,19 +166,18 @@ def topk(b: Builder, self: Ref, k: int, dim: int, largest: bool) -> None:
     values, indices = b.out(0), b.out(1)
     if values.numel == 0:
         return
-    defines = _defines(b, self.dtype, largest)
     lines = Lines.along(self, dim)
     outs = Lines.along(values, dim), Lines.along(indices, dim)
     if k > SMALL_K or 4 * k > lines.n:
-        _unpack(b, _sorted(b, lines, defines), lines, lines.n, outs, 0, defines)
+        _unpack(b, _sorted(b, lines, largest), lines, lines.n, outs)
         return
     parts = _topk_parts(b, lines, k)
     part = -(-lines.n // parts)
     best, room = (_room(b, self.dtype, lines.count, parts * k) for _ in range(2))
-    arguments: list[Any] = [self, best, lines.n, k, part, parts, lines.step, lines.layout]
-    b.launch("sort.c", "smallest", lines.count * parts, arguments, defines)
-    packed = _merged(b, best, room, lines.count, parts * k, k, defines)
-    _unpack(b, packed, lines, parts * k, outs, 0, defines)
+    arguments: list[Any] = [self, best, lines.n, k, part, parts, lines.step, lines.layout, -int(largest)]
+    _launch(b, "smallest", lines.count * parts, arguments, self.dtype)
+    packed = _merged(b, (best, room), lines.count, parts * k, k, self.dtype)
+    _unpack(b, packed, lines, parts * k, outs)
 
 
 def _topk_parts(b: Builder, lines: Lines, k: int) -> int:
@@ -188,11 +194,10 @@ def kthvalue(b: Builder, self: Ref, k: int, dim: int, keepdim: bool) -> None:
     values, indices = b.out(0), b.out(1)
     if values.numel == 0:
         return
-    defines = _defines(b, self.dtype, False)
     lines = Lines.along(self, dim)
-    packed = _sorted(b, lines, defines)
+    packed = _sorted(b, lines)
     outs = _reduced(self, values, dim, keepdim), _reduced(self, indices, dim, keepdim)
-    _unpack(b, packed, lines, lines.n, outs, k - 1, defines)
+    _unpack(b, packed, lines, lines.n, outs, k - 1)
 
 
 def _reduced(self: Ref, out: Ref, dim: int, keepdim: bool) -> Lines:
@@ -236,13 +241,12 @@ def _median_of_all(b: Builder, self: Ref, skip: bool) -> None:
 def _middle(b: Builder, self: Ref, outs: tuple[Ref, Ref], dim: int, keepdim: bool, skip: bool) -> None:
     if outs[0].numel == 0:
         return
-    defines = _defines(b, self.dtype, False)
     lines = Lines.along(self, dim)
-    packed = _sorted(b, lines, defines)
+    packed = _sorted(b, lines)
     values, indices = (_reduced(self, out, dim, keepdim) for out in outs)
     layouts = [lines.layout, values.layout, indices.layout]
     arguments: list[Any] = [packed, lines.ref, values.ref, indices.ref, lines.n, int(skip), *layouts, lines.step]
-    b.launch("sort.c", "middle", lines.count, arguments, defines)
+    _launch(b, "middle", lines.count, arguments, self.dtype)
 
 
 @kernel("aten::mode")
@@ -251,10 +255,9 @@ def mode(b: Builder, self: Ref, dim: int, keepdim: bool) -> None:
     values, indices = b.out(0), b.out(1)
     if values.numel == 0:
         return
-    defines = _defines(b, self.dtype, False)
     lines = Lines.along(self, dim)
-    packed = _sorted(b, lines, defines)
+    packed = _sorted(b, lines)
     found = [_reduced(self, out, dim, keepdim) for out in (values, indices)]
     layouts = [lines.layout, *(f.layout for f in found)]
     arguments: list[Any] = [packed, lines.ref, *(f.ref for f in found), lines.n, *layouts, lines.step]
-    b.launch("sort.c", "mode", lines.count, arguments, defines)
+    _launch(b, "mode", lines.count, arguments, self.dtype)
