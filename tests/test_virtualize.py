@@ -82,6 +82,25 @@ def test_optimizers_made_at_any_time_train_alike(device: torch.device, made: str
     assert _step(model, optimizer) == pytest.approx(_step(reference, want_optimizer), rel=1e-4)
 
 
+@pytest.mark.parametrize("how", ["virtualize", "to"])
+def test_weakly_referenced_parameters_keep_identity(device: torch.device, how: str) -> None:
+    model = nn.LSTM(3, 4)  # keeps weak references to its weights
+    before = [id(p) for p in model.parameters()]
+    _move_back_and_forth(model, how, device)
+    assert [id(p) for p in model.parameters()] == before
+    assert model(torch.ones(2, 1, 3).to(device))[0].device == device
+
+
+def test_backward_through_a_graph_older_than_the_move_is_refused(device: torch.device) -> None:
+    model = nn.Linear(2, 1)
+    loss = model(torch.ones(1, 2)).sum()
+    torch_fl.virtualize(model, device)
+    with pytest.raises(RuntimeError, match="made before its parameter moved"):
+        loss.backward()
+    model(torch.ones(1, 2)).sum().backward()
+    assert model.weight.grad.device == device
+
+
 def test_twice_is_once_and_undone_by_devirtualize(device: torch.device) -> None:
     model = nn.Linear(2, 2)
     torch_fl.virtualize(torch_fl.virtualize(model, device), device)

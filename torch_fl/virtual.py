@@ -113,13 +113,33 @@ def move_in_place(tensor: torch.Tensor, device: torch.device, name: str = "tenso
 def replace_content(tensor: torch.Tensor, content: torch.Tensor) -> None:
     """`tensor` becomes `content`, also across device types; identity, requires_grad and attributes are kept.
 
-    Raises RuntimeError while an autograd graph or a weak reference holds the tensor.
+    Raises RuntimeError while an autograd graph holds the tensor. What torch.utils.swap_tensors does, but Python's weak
+    references are welcome: they refer to the object, which stays.
     """
     made = content.requires_grad_(tensor.requires_grad)
     if isinstance(tensor, nn.Parameter):
         made = nn.Parameter(content, tensor.requires_grad)
+    holders = tensor._use_count() - 1  # type: ignore[attr-defined]
+    if holders == 1 and tensor.is_leaf and tensor.requires_grad:
+        _poison(tensor)
+    elif holders:
+        raise RuntimeError(f"{holders} other holder(s), such as an autograd graph, still use the old content")
     vars(made).update({k: v for k, v in vars(tensor).items() if k not in OURS})
-    torch.utils.swap_tensors(tensor, made)
+    tensor.__class__, made.__class__ = made.__class__, tensor.__class__
+    tensor.__dict__, made.__dict__ = made.__dict__, tensor.__dict__
+    torch._C._swap_tensor_impl(tensor, made)
+
+
+def _poison(tensor: torch.Tensor) -> None:
+    """The one holder is the node of an old graph that accumulates into the old content: it must not run any more."""
+
+    def refuse(grads: Any) -> None:
+        raise RuntimeError("backward through a graph that was made before its parameter moved to another device")
+
+    node = torch.autograd.graph.get_gradient_edge(tensor).node
+    if tensor._use_count() != 2:  # type: ignore[attr-defined]
+        raise RuntimeError("another holder, such as an autograd graph, still uses the old content")
+    node.register_prehook(refuse)
 
 
 class _Optimizers:

@@ -1,7 +1,8 @@
 """Lets `module.to("npu")` and back keep parameter identity and tied weights.
 
-torch swaps parameters in place only under a global switch; it is set here for moves that involve our device alone,
-because a permanent switch breaks libraries that offload modules.
+torch would make new parameters: a wrapper and a plain tensor cannot exchange their `.data`. Its own switch for
+swapping is global (which breaks libraries that offload modules) and refuses parameters that have weak references
+(every nn.LSTM). So moves that involve our device replace the content of each parameter here; all others are torch's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+
+Fn = Callable[[torch.Tensor], torch.Tensor]
 
 OURS = ("_buffer", "_spec", "_offset", "_is_param")
 """Attributes of a tensor object that belong to where it is, not to the user."""
@@ -21,29 +24,44 @@ def patch_module_apply() -> None:
     if hasattr(original, "__wrapped__"):
         return
 
-    def _apply(self: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
-        future = torch.__future__
-        if future.get_swap_module_params_on_conversion() or not _involves_us(self, fn):
+    def _apply(self: nn.Module, fn: Fn, recurse: bool = True) -> nn.Module:
+        if not _involves_us(self, fn):
             return original(self, fn, recurse)
-        # Swapping exchanges the attributes of the Python objects too; users' own have to stay.
-        attributes = [(p, dict(vars(p))) for p in self.parameters()]
-        future.set_swap_module_params_on_conversion(True)
-        try:
-            return original(self, fn, recurse)
-        except RuntimeError as error:
-            if "Couldn't swap" not in str(error):
-                raise
-        finally:
-            future.set_swap_module_params_on_conversion(False)
-            for parameter, own in attributes:
-                vars(parameter).update({k: v for k, v in own.items() if k not in OURS})
-        return original(self, fn, recurse)
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                self._parameters[name] = _moved(parameter, fn)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
 
     _apply.__wrapped__ = original  # type: ignore[attr-defined]
     nn.Module._apply = _apply  # type: ignore[method-assign]
 
 
-def _involves_us(module: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+def _moved(parameter: nn.Parameter, fn: Fn) -> nn.Parameter:
+    """`parameter` with fn applied to it and its gradient: the same object, or a new one while a graph holds it."""
+    from ..virtual import replace_content
+
+    with torch.no_grad():
+        applied = fn(parameter)
+        if applied is parameter:  # a tied weight that has been moved
+            return parameter
+        grad, parameter.grad = parameter.grad, None
+        moved_grad = None if grad is None else fn(grad)
+        try:
+            replace_content(parameter, applied.detach())
+        except RuntimeError:
+            parameter.grad = grad
+            parameter = nn.Parameter(applied, parameter.requires_grad)
+    parameter.grad = moved_grad
+    return parameter
+
+
+def _involves_us(module: nn.Module, fn: Fn) -> bool:
     first = next(module.parameters(), None)
     if first is None:
         return False
