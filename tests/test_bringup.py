@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from subprocesses import output_of
 from toy_chip import Toy, ToyError
 
 from torch_fl.errors import KernelError, OutOfMemoryError
@@ -348,20 +346,8 @@ print("right")
 """
 
 
-def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter that finds this folder's modules; its warnings are errors too."""
-    import os
-
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TORCH_FL_")}
-    env |= {"PYTHONPATH": str(Path(__file__).parent), **environment}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
 def test_ops_on_a_chip_without_a_compiler() -> None:
-    done = run_python(OPS_ON_TOY)
-    assert done.stdout.endswith("right\n"), done.stdout + done.stderr
+    assert output_of(OPS_ON_TOY) == "right\n"
 
 
 def test_fingerprints_are_distinct() -> None:

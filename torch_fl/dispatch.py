@@ -16,7 +16,7 @@ from .errors import Error, Unsupported, describe_call, message
 from .registry import find_handler, static_of
 from .routes import AnyPlan, CallPlan, find_tensors, home, make_plan
 from .runtime import faults, settings
-from .runtime.devices import Device, current_index, device_at
+from .runtime.devices import Device, check_fork, current_index, device_at, on_fork
 from .schema import NotOurs, bind_all, make_binder, params_of
 from .tensor import Tensor
 
@@ -218,7 +218,25 @@ def current_device() -> Device:
     return device_at(current_index())
 
 
+class _Forked:
+    """The listener of a forked child: every op there is refused before it reaches a driver."""
+
+    def run(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Raise DeviceError."""
+        check_fork()
+
+    def planned(self, plan: Any, tensors: Any) -> None:
+        """Raise DeviceError."""
+        check_fork()
+
+
+def _after_fork() -> None:
+    global listener
+    listener = _Forked()
+
+
 install()
+on_fork(_after_fork)
 if settings.log_level() != "WARNING":
     from .telemetry.log import set_log_level
 

@@ -166,7 +166,7 @@ def _installed() -> set[type[Backend]]:
 
 
 class _Devices:
-    """The chips of this process, opened at first use. A forked child starts over."""
+    """The chips of this process, opened at first use. A child forked after that has none."""
 
     def __init__(self) -> None:
         self.opened: list[Device] = []
@@ -175,6 +175,7 @@ class _Devices:
         self.ready = False
         self.lock = threading.RLock()
         self.on_open: list[Callable[[], None]] = []
+        self.on_fork: list[Callable[[], None]] = []
 
 
 _state = _Devices()
@@ -253,7 +254,8 @@ def _open(wanted: list[str] | None) -> None:
 
 def devices() -> list[Device]:
     """The opened devices, in index order; opens them at first use."""
-    if not _state.ready:
+    if not _state.opened:
+        check_fork()
         initialize()
     return _state.opened
 
@@ -312,6 +314,27 @@ def _after_fork() -> None:
     global _forked
     _forked = _forked or _state.ready
     _state.lock = threading.RLock()
+    if _state.ready:
+        _state.opened = []
+        for callback in _state.on_fork:
+            callback()
+
+
+def on_fork(callback: Callable[[], None]) -> None:
+    """Call `callback` in children that are forked after the devices were opened."""
+    _state.on_fork.append(callback)
+
+
+def check_fork() -> None:
+    """Raise DeviceError in a child that was forked after the devices were opened."""
+    if _forked:
+        raise DeviceError(
+            message(
+                "npu devices cannot be used in a forked process",
+                because="the threads of their drivers did not survive the fork",
+                hint='CPU tensors in the worker (a Dataset returns them), or the start method "spawn"',
+            )
+        )
 
 
 @atexit.register

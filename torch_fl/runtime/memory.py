@@ -110,11 +110,13 @@ class Memory:
         if self._taken + room > total:
             gc.collect()
             self.empty_cache()
+            self._recount()
         if self._taken + room > total:
             raise self.out_of_memory(room, "the chip has no more")
 
     def _collect(self, nbytes: int, limit: int) -> None:
         gc.collect()
+        self._recount()
         if self.active + nbytes > limit:
             raise self.out_of_memory(nbytes, f"the limit is {limit} bytes")
 
@@ -146,6 +148,14 @@ class Memory:
         """Bytes taken from the driver, cached ones included."""
         own = self.backend.reserved_bytes()
         return self._taken if own is None else own
+
+    def _recount(self) -> None:
+        """Counters from the buffers that exist: a Ctrl-C that hits a finalizer makes it skip its part."""
+        mine = [b for b in gc.get_objects() if type(b) is Buffer and b.device is self.device]
+        self.active = sum(b.nbytes for b in mine)
+        if self.caches:
+            kept = sum(room * len(shelf) for room, shelf in self._shelves.items())
+            self._taken = kept + sum(rounded(b.nbytes) for b in mine)
 
     def reset_peak(self) -> None:
         """Start `peak` anew."""
