@@ -86,3 +86,18 @@ FUNC float fast_erf(float x) {
   q = q * t + 5.351084441e-04f;
   return a < 1.0f ? x * p : fast_copysign(1.0f - fast_exp(-c * c) * q, x);
 }
+
+// sin(x + quarter pi/2): x = k pi/2 + r in three steps (Cody and Waite), Taylor series on |r| <= pi/4. Larger arguments
+// need more digits of pi than this has: the builtin takes over.
+FUNC float fast_sin_quarter(float x, uint quarter) {
+  const float t = x * 0.636619772f + FAST_ROUND, k = t - FAST_ROUND;
+  const float r = ((x - k * 1.5703125f) - k * 4.83751296997e-4f) - k * 7.54978995e-8f, z = r * r;
+  const float s = r + r * z * (-0.166666667f + z * (8.33333333e-3f + z * (-1.98412698e-4f + z * 2.75573192e-6f)));
+  const float c = 1.0f + z * (-0.5f + z * (4.16666667e-2f + z * (-1.38888889e-3f + z * (2.48015873e-5f + z * -2.7557319e-7f))));
+  const uint q = f32_to_bits(t) - 0x4b400000u + quarter;
+  const float y = q & 1u ? c : s;
+  return q & 2u ? -y : y;
+}
+
+FUNC float fast_sin(float x) { return fabs(x) <= 8192.0f ? (x == 0.0f ? x : fast_sin_quarter(x, 0)) : sin(x); }
+FUNC float fast_cos(float x) { return fabs(x) <= 8192.0f ? fast_sin_quarter(x, 1) : cos(x); }

@@ -7,6 +7,8 @@
 #define m_log1p(x) log1p(x)
 #define m_tanh(x) tanh(x)
 #define m_erf(x) erf(x)
+#define m_sin(x) sin(x)
+#define m_cos(x) cos(x)
 FUNC ACC m_sigmoid(ACC x) { return 1 / (1 + exp(-x)); }
 #else
 #define m_exp(x) fast_exp(x)
@@ -15,6 +17,8 @@ FUNC ACC m_sigmoid(ACC x) { return 1 / (1 + exp(-x)); }
 #define m_log1p(x) fast_log1p(x)
 #define m_tanh(x) fast_tanh(x)
 #define m_erf(x) fast_erf(x)
+#define m_sin(x) fast_sin(x)
+#define m_cos(x) fast_cos(x)
 #define m_sigmoid(x) fast_sigmoid(x)
 #endif
 #define M_NAN ((ACC)NAN)

@@ -103,5 +103,5 @@ def complex_(b: Builder, real: Ref, imag: Ref) -> None:
 def polar(b: Builder, abs: Ref, angle: Ref) -> None:
     """A complex number from its absolute value and angle."""
     out = complex_parts(b.out())
-    for part, function in enumerate(("cos", "sin")):
+    for part, function in enumerate(("m_cos", "m_sin")):
         run_row(b, f"r * {function}(angle)", {"r": abs, "angle": angle}, out=out.select(-1, part))
