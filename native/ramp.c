@@ -7,7 +7,8 @@ kernel ramp(out T x, long n, long chunk, ACC start, ACC step) {
 
 // Both halves count from their own end, so that the ends are exact. R rounds as torch does after each operation;
 // AT(v) is what becomes of a point (logspace raises its base to it).
-kernel between(out T x, long n, long chunk, ACC start, ACC end, ACC base) {
+kernel between(out T x, long n, long chunk, ACC from, ACC to, ACC base) {
+  const ACC start = R(from), end = R(to);
   const long first = GID0 * chunk, last = first + chunk < n ? first + chunk : n;
   const ACC step = n > 1 ? R(R(end - start) / R((ACC)(n - 1))) : (ACC)0;
   for (long i = first; i < last; ++i) {

@@ -51,7 +51,9 @@ def test_arange_refuses(args: tuple[float, ...], device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("args", [(0, 10, 5), (0, 1, 7), (-3, 3.5, 100), (5, 5, 3), (1, 2, 1), (1, 2, 0), (10, 0, 11)])
+@pytest.mark.parametrize(
+    "args", [(0, 10, 5), (4.3, -3, 50), (-3, 3.5, 100), (5, 5, 3), (1, 2, 1), (1, 2, 0), (10, 0, 11)]
+)
 def test_linspace(args: tuple[Any, ...], dtype: Any, device: torch.device) -> None:
     _same(lambda d: torch.linspace(*args, dtype=dtype, device=d), device)
 

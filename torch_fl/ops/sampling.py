@@ -8,6 +8,7 @@ import torch
 
 from ..dispatch import call
 from ..errors import Unsupported
+from ..fallback import download
 from ..kernels.pointwise import emit
 from ..plan import Builder, Ref
 from ..registry import handler, kernel
@@ -58,7 +59,7 @@ def poisson(b: Builder, self: Ref, generator: Any) -> None:
 @kernel("aten::binomial", infer=False)
 def binomial(b: Builder, count: Ref, prob: Ref, generator: Any) -> None:
     """Successes of `count` trials of chance `prob`; NaN outside their ranges."""
-    shape = torch.broadcast_shapes(count.shape, prob.shape)  # type: ignore[no-untyped-call]
+    shape = torch.broadcast_shapes(count.shape, prob.shape)
     out = b.new_out(0, shape, torch.promote_types(count.dtype, prob.dtype))
     _sample(b, "sample_binomial", out, count, prob, generator)
 
@@ -97,15 +98,16 @@ def randperm_out(n: int, generator: Any = None, *, out: Tensor) -> Tensor:
     return out.copy_(order.to(out.dtype))  # type: ignore[return-value]
 
 
-_library: Any = torch.library.Library("torch_fl", "FRAGMENT")  # type: ignore[no-untyped-call]
+_library: Any = torch.library.Library("torch_fl", "FRAGMENT")
 _library.define("draw_indices(Tensor weights, int samples, Generator? generator) -> (Tensor, Tensor)")
 
 
 @kernel("torch_fl::draw_indices", infer=False)
 def draw_indices(b: Builder, weights: Ref, samples: int, generator: Any) -> None:
-    """[rows, samples] indices in proportion to weights [rows, n], with replacement, and [rows] what is wrong."""
-    rows, n = weights.shape
-    index = b.new_out(0, (rows, samples), torch.int64)
+    """[..., samples] indices in proportion to weights [..., n], with replacement, and per row what is wrong."""
+    n = weights.shape[-1]
+    rows = weights.numel // n if n else 0
+    index = b.new_out(0, (*weights.shape[:-1], samples), torch.int64)
     bad = b.new_out(1, (rows,), torch.int32)
     real = torch.float64 if b.fp64 else torch.float32
     sums = b.temp((rows, n), real)
@@ -130,17 +132,15 @@ def multinomial(self: Tensor, num_samples: int, replacement: bool = False, gener
     Without replacement: the largest of weight / exponential noise, as torch does. Raises for invalid weights.
     """
     _check_multinomial(self, num_samples, replacement)
-    rows = self if self.dim() == 2 else self.unsqueeze(0)
-    if rows.shape[0] == 0:
-        return self.new_empty((0, num_samples), dtype=torch.int64)
     several = not replacement and num_samples > 1
-    index, bad = call(_DRAW_INDICES, (rows, 0 if several else num_samples, generator), {})
-    worst = int(bad.cpu().max())
-    require(worst == 0, _WRONG[worst - 1])
+    index, bad = call(_DRAW_INDICES, (self, 0 if several else num_samples, generator), {})
+    if bad.numel():
+        worst = int(download(bad).max())
+        require(worst == 0, _WRONG[worst - 1])
     if several:
-        noise = torch.empty_like(rows, dtype=torch.float32).exponential_(1, generator=generator)
-        index = (rows / noise).topk(num_samples, dim=-1).indices
-    return index if self.dim() == 2 else index.squeeze(0)  # type: ignore[no-any-return]
+        noise = torch.empty_like(self, dtype=torch.float32).exponential_(1, generator=generator)
+        index = (self / noise).topk(num_samples, dim=-1).indices
+    return index  # type: ignore[no-any-return]
 
 
 def _check_multinomial(self: torch.Tensor, num_samples: int, replacement: bool) -> None:
