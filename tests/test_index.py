@@ -206,6 +206,8 @@ def test_nonzero(device: torch.device) -> None:
         x = torch.randint(0, 2, shape, generator=torch.Generator().manual_seed(3))
         assert_same(lambda x: (x.nonzero(), torch.argwhere(x > 0)), x, device=device)
     assert_same(lambda x: torch.where(x > 0), _x(5, 7).detach(), device=device)
+    for size in (0, 3, 50):
+        assert_same(lambda x, n: torch.nonzero_static(x > 0, size=n), _x(5, 7).detach(), size, device=device)
 
 
 def test_kv_cache_step(device: torch.device) -> None:

@@ -44,6 +44,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "rot90": (lambda x: x.rot90(1, (0, 1)), (_x(4, 3),)),
     "trace": (lambda x: x.trace(), (_x(4, 3),)),
     "block_diag": (lambda x, y: torch.block_diag(x, y), (_x(4, 3), _x(2, 2))),
+    "permute_copy": (lambda x: torch.permute_copy(x, (1, 0)), (_x(4, 3),)),
+    "unbind_copy": (lambda x: torch.unbind_copy(x, 1), (_x(4, 3),)),
     "pixel_shuffle": (lambda x: torch.nn.functional.pixel_shuffle(x, 2), (_x(1, 8, 2, 3),)),
 }
 

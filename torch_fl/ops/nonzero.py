@@ -66,6 +66,17 @@ def nonzero(self: Tensor) -> Tensor:
     return wrap(found._buffer, spec_of((n, rank), (1, n), torch.int64, device))
 
 
+@handler("aten::nonzero_static")
+def nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Any:
+    """The first `size` places, filled up with `fill_value`: int64 [size, self.dim()]."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found: Any = nonzero(self)[:size]
+    out = torch.ops.aten.new_full.default(found, [size, found.shape[1]], fill_value)
+    out[: found.shape[0]].copy_(found)
+    return out
+
+
 def flat_places(mask: Tensor) -> Tensor:
     """Places of the true elements in the row-major order of `mask`: int64 [n]."""
     flat: Any = torch.ops.aten.reshape.default(mask, (-1,))
