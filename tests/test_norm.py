@@ -133,3 +133,25 @@ def test_variants(device: torch.device) -> None:
         return aten._batch_norm_with_update(a, v, v, mean, var, 0.1, 1e-5)[:3], mean, var
 
     assert_same(update, x, w, device=device, **close)
+
+
+def test_rms_norm_is_one_node_and_still_differentiable_twice(device: torch.device) -> None:
+    x, w = torch.randn(3, 8, device=device, requires_grad=True), torch.rand(8, device=device, requires_grad=True)
+    y = F.rms_norm(x, (8,), w)
+    assert y.grad_fn is not None
+    assert "RmsNorm" in y.grad_fn.name()
+    with torch.inference_mode():
+        torch.testing.assert_close(F.rms_norm(x, (8,), w).cpu(), y.detach().cpu())
+
+    def penalty(a: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        (g,) = torch.autograd.grad(F.rms_norm(a, (8,), v).pow(2).sum(), a, create_graph=True)
+        return g.pow(2)
+
+    assert_same(penalty, _leaf(3, 8), _leaf(8), device=device, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_rms_norm_in_halves(dtype: torch.dtype, device: torch.device) -> None:
+    x, w = (torch.randn(4, 64) * 1e-2).to(dtype), torch.rand(64).to(dtype)
+    assert_same(lambda a, v: F.rms_norm(a, (64,), v), x, w, device=device)
+    assert_same(lambda a: F.rms_norm(a, (64,)), x, device=device)
