@@ -132,6 +132,17 @@ def test_assignment_by_mask_and_slice(device: torch.device) -> None:
     assert_same(assign, _x(5, 7), UNIQUE, device=device)
 
 
+def test_source_and_index_in_the_written_buffer(device: torch.device) -> None:
+    x = torch.tensor([2, 0, 3, 1])
+    for made in (lambda y: y, lambda y: y.view(4), lambda y: y.view(2, 2).view(4)):
+        y = x.to(device)
+        y.index_put_((made(y),), made(y))
+        torch.testing.assert_close(y.cpu(), torch.tensor([0, 1, 2, 3]).index_put((x,), x))
+        y = x.to(device)
+        y.index_fill_(0, made(y), 9)
+        torch.testing.assert_close(y.cpu(), torch.full((4,), 9))
+
+
 def test_cpu_indices_and_cpu_tensors(device: torch.device) -> None:
     x = torch.arange(12.0).view(3, 4)
     y = x.to(device)

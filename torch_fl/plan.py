@@ -199,6 +199,8 @@ class Builder:
         self.n_launches = 0
         self.out_refs: dict[int, Ref] = {}
         self.copy_back: list[tuple[Ref, Ref]] = []
+        self.buffers: list[int] = []
+        """Identity of the buffer of each input, where the caller knows it."""
         self.natural: tuple[Out, ...] | None = None
         """For in-place and out= calls: what the functional form returns, if the kernel must not write in place."""
 
@@ -247,6 +249,13 @@ class Builder:
     def _alloc(self, spec: Spec) -> Ref:
         self.allocs.append(spec.extent * spec.itemsize)
         return Ref(len(self.inputs) + len(self.allocs) - 1, spec.shape, spec.strides, spec.dtype)
+
+    def shares_buffer(self, a: Ref, b: Ref) -> bool:
+        """Whether writing one of two Refs may change the other."""
+        if a.slot == b.slot:
+            return True
+        n = len(self.buffers)
+        return a.slot < n and b.slot < n and self.buffers[a.slot] == self.buffers[b.slot]
 
     def guard(self) -> Ref:
         """Where kernels note indices out of bounds (`checked` in the prelude); arms the check at the next read."""

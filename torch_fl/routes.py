@@ -188,6 +188,7 @@ def _kernel_plan(
     inferred = infer(func, args, kwargs, device) if entry.infer else Inferred((), lambda flat: flat[0])
     _check_overlap(func, bound)
     builder = Builder(device, [t._spec for t in tensors], inferred)
+    builder.buffers = [id(t._buffer) for t in tensors]
     if not entry.infer:
         builder.pack = _pack_of(func)
     _resize(inferred, builder, tensors)

@@ -32,8 +32,8 @@ def start_from(b: Builder, self: Ref) -> Ref:
 
 
 def apart(b: Builder, out: Ref, ref: Ref) -> Ref:
-    """`ref`, or a copy of it where it is the tensor that is written."""
-    if ref.slot != out.slot:
+    """`ref`, or a copy of it where it lies in the buffer that is written."""
+    if not b.shares_buffer(ref, out):
         return ref
     copy = b.temp(ref.shape, ref.dtype)
     b.copy(copy, ref)
@@ -64,7 +64,7 @@ def _scatter(b: Builder, op: str, self: Ref, dim: int, index: Ref, source: Ref, 
         return
     check_index(index)
     dim %= max(self.ndim, 1)
-    source = apart(b, out, source)
+    source, index = apart(b, out, source), apart(b, out, index)
     place = along(op, out, dim, index)
     emit_scatter(b, out, source.expand(place.ref.shape), place, [dim], reduce)
 
@@ -108,7 +108,7 @@ def scatter_reduce(b: Builder, self: Ref, dim: int, index: Ref, src: Ref, reduce
         return
     check_index(index)
     dim %= max(self.ndim, 1)
-    place = along("scatter_reduce", out, dim, index)
+    place = along("scatter_reduce", out, dim, apart(b, out, index))
     _reduce(b, out, apart(b, out, source).expand(place.ref.shape), place, dim, reduce, include_self)
 
 
@@ -153,7 +153,7 @@ def _rows(b: Builder, op: str, self: Ref, dim: int, index: Ref) -> tuple[Ref, In
     check_index(index)
     out = start_from(b, self)
     dim %= max(self.ndim, 1)
-    return out, row_index(op, out, dim, index), dim
+    return out, row_index(op, out, dim, apart(b, out, index)), dim
 
 
 def _source_rows(b: Builder, out: Ref, source: Ref, place: Index) -> Ref:
@@ -206,7 +206,7 @@ def index_put(b: Builder, self: Ref, indices: list[Ref | None], values: Any, acc
     """out[indices] = values (or += with `accumulate`), values broadcast."""
     out = start_from(b, self)
     source = apart(b, out, scalar(b, values, out.dtype)) if isinstance(values, Ref) else scalar(b, values, out.dtype)
-    place, spanned = advanced(b, "index_put_", out, indices)
+    place, spanned = advanced(b, "index_put_", out, [i if i is None else apart(b, out, i) for i in indices])
     emit_scatter(b, out, source, place, spanned, "sum" if accumulate else "assign")
 
 
@@ -261,6 +261,7 @@ def put(b: Builder, self: Ref, index: Ref, source: Ref, accumulate: bool) -> Non
     """Elements of the flattened tensor."""
     check_index(index)
     out = start_from(b, self)
+    index = apart(b, out, index)
     values = b.reshape(apart(b, out, source), *index.shape)
     flat = b.contiguous(out)
     place = Index(index, (0,) * index.ndim, flat.numel, 1, True, "put_")
