@@ -160,6 +160,15 @@ def test_sizes_at_edges_of_work_items(n: int, device: torch.device) -> None:
     assert_same(lambda t: t * 2, torch.randn(n, 3)[:, 1], device=device)
 
 
+@pytest.mark.parametrize("sizes", [(16, 16), (31, 33), (64, 65), (100, 17), (15, 200), (0, 40)])
+def test_transposing_copies(sizes: tuple[int, int], device: torch.device) -> None:
+    def run(x: torch.Tensor) -> Any:
+        views = (x.transpose(1, 2), x.permute(2, 1, 0), x.transpose(1, 2)[:, ::2], x[:, 1:].transpose(1, 2))
+        return [(v.contiguous(), v.half().contiguous(), v.to(torch.int64)) for v in views]
+
+    assert_same(run, torch.randn(3, *sizes) * 10, device=device)
+
+
 def test_more_dimensions_than_a_layout_holds(device: torch.device) -> None:
     x = torch.randn([2] * 11)
     y = torch.randn([2] * 11).permute(10, 8, 6, 4, 2, 0, 1, 3, 5, 7, 9)

@@ -18,6 +18,7 @@ import torch
 from ..errors import Unsupported
 from .plain_copy import emit_plain_copy
 from .source import read_native
+from .transpose import emit_transpose
 from .types import ctype, raw_dtype
 
 if TYPE_CHECKING:
@@ -203,12 +204,18 @@ def emit_copy(builder: Builder, target: Ref, source: Ref) -> None:
         if target.dtype.itemsize == 16:  # complex128: two 8-byte halves
             target, source = complex_parts(target), complex_parts(source.expand(target.shape))
         raw = raw_dtype(target.dtype.itemsize)
-        target, source = replace(target, dtype=raw), replace(source, dtype=raw)
-        emit(builder, {"o": (target, "s")}, {"s": source}, {}, raw)
+        _move(builder, replace(target, dtype=raw), replace(source, dtype=raw), raw)
     elif target.dtype.is_complex or source.dtype.is_complex:
         _copy_complex(builder, target, source)
     else:
-        emit(builder, {"o": (target, "s")}, {"s": source}, {}, _cast_dtype(target.dtype, source.dtype))
+        _move(builder, target, source, _cast_dtype(target.dtype, source.dtype))
+
+
+def _move(builder: Builder, target: Ref, source: Ref, compute: torch.dtype) -> None:
+    """target = source through `compute`, in tiles where that is faster."""
+    _check_broadcast("source", source.shape, target.shape)
+    if not emit_transpose(builder, target, source.expand(target.shape), compute):
+        emit(builder, {"o": (target, "s")}, {"s": source}, {}, compute)
 
 
 def _cast_dtype(target: torch.dtype, source: torch.dtype) -> torch.dtype:

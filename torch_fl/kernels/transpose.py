@@ -1,0 +1,44 @@
+"""Copies that transpose: in tiles, where a plain walk would touch a new cache line with every element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .types import ctype
+
+if TYPE_CHECKING:
+    from ..plan import Builder, Ref
+
+TILE = 32
+"""Rows and columns of a tile, as in native/transpose.c."""
+
+
+def emit_transpose(builder: Builder, target: Ref, source: Ref, compute: torch.dtype) -> bool:
+    """target = source where the target is dense along one dimension and the source along another; else False.
+
+    `compute`: as for `emit`. Only for CPUs: a GPU's caches hold the lines of all work-items in flight.
+    """
+    from ..plan import Layout
+    from .pointwise import MAX_RANK, merge
+
+    sizes, (to, from_) = merge(target.shape, [target.strides, source.strides])
+    dense = next((d for d in range(1, len(sizes)) if from_[d] == 1), 0)
+    if (
+        not builder.is_cpu
+        or not dense
+        or to[0] != 1
+        or min(sizes[0], sizes[dense]) < TILE // 2
+        or len(sizes) > MAX_RANK
+    ):
+        return False
+    order = [0, dense, *(d for d in range(1, len(sizes)) if d != dense)]
+    layout = Layout(tuple(sizes[d] for d in order), (tuple(to[d] for d in order), tuple(from_[d] for d in order)))
+    tiles = -(-sizes[0] // TILE) * -(-sizes[dense] // TILE)
+    for d in order[2:]:
+        tiles *= sizes[d]
+    items, chunk = builder.split(tiles, 8)
+    defines = builder.types(X=source.dtype, Y=target.dtype) | {"ACC": ctype(compute).compute}
+    builder.launch("transpose.c", "transpose", items, [source, target, tiles, chunk, layout], defines)
+    return True
