@@ -49,8 +49,9 @@ FUNC REAL sample_poisson(Stream* s, REAL rate, REAL unused) {
   }
 }
 
-FUNC REAL log_factorial(REAL k) {
-  return k < 1 ? 0 : k * log(k) - k + (REAL)0.5 * log((REAL)6.283185307f * k) + stirling_tail(k);
+// log of the binomial weight of k: two Poisson counts, given their sum. Nothing large cancels.
+FUNC REAL log_binomial(REAL k, REAL count, REAL p) {
+  return log_poisson(k, count * p) + log_poisson(count - k, count * (1 - p)) - log_poisson(count, count);
 }
 
 FUNC REAL sample_binomial(Stream* s, REAL count, REAL chance) {
@@ -63,20 +64,18 @@ FUNC REAL sample_binomial(Stream* s, REAL count, REAL chance) {
   } else if (count * p < 10) {  // add waiting times until they pass the count
     const REAL rate = 1 / log1p(-p);
     for (REAL sum = ceil(log(next_open(s)) * rate); sum <= count; sum += ceil(log(next_open(s)) * rate)) k += 1;
-  } else {  // Transformed rejection, BTRD's simple form (Hoermann, 1993)
+  } else {  // Transformed rejection, BTRS (Hoermann, 1993)
     const REAL dev = sqrt(count * p * (1 - p)), b = (REAL)1.15f + (REAL)2.53f * dev;
     const REAL a = (REAL)-0.0873f + (REAL)0.0248f * b + (REAL)0.01f * p, c = count * p + (REAL)0.5f;
     const REAL squeeze = (REAL)0.92f - (REAL)4.2f / b, alpha = ((REAL)2.83f + (REAL)5.1f / b) * dev;
-    const REAL mode = floor((count + 1) * p), odds = log(p / (1 - p));
-    const REAL top = log_factorial(mode) + log_factorial(count - mode);
+    const REAL top = log_binomial(floor((count + 1) * p), count, p);
     for (;;) {
       const REAL u = next_open(s) - (REAL)0.5f, us = (REAL)0.5f - fabs(u);
-      REAL v = next_open(s);
+      const REAL v = next_open(s);
       k = floor((2 * a / us + b) * u + c);
       if (us >= (REAL)0.07f && v <= squeeze) break;
       if (k < 0 || k > count) continue;
-      v = log(v * alpha / (a / (us * us) + b));
-      if (v <= top - log_factorial(k) - log_factorial(count - k) + (k - mode) * odds) break;
+      if (log(v * alpha / (a / (us * us) + b)) <= log_binomial(k, count, p) - top) break;
     }
   }
   return chance > (REAL)0.5f ? count - k : k;

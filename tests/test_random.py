@@ -80,6 +80,18 @@ def test_discrete_distribution(name: str, device: torch.device) -> None:
     assert _count_fit(_draw(name, COUNTS, device), COUNTS[name][1]) > CHANCE
 
 
+def test_large_counts_keep_their_spread(device: torch.device) -> None:
+    """Weights of large counts are differences of large numbers; a careless form widens the law."""
+    torch.manual_seed(6)
+    like = torch.full((N,), 1e6, device=device)
+    binomial = torch.binomial(like, torch.full_like(like, 0.3))
+    laws = {stats.poisson(1e6): torch.poisson(like), stats.binom(1e6, 0.3): binomial}
+    for law, made in laws.items():
+        found = made.cpu().double()
+        assert abs(found.mean().item() - law.mean()) < 5 * law.std() / N**0.5
+        assert 0.97 < found.std().item() / law.std() < 1.03
+
+
 def test_the_fits_notice_a_wrong_law(device: torch.device) -> None:
     assert stats.kstest(_draw("normal", CONTINUOUS, device), stats.norm(2.2, 3).cdf).pvalue < CHANCE
     assert _count_fit(_draw("poisson", COUNTS, device), stats.poisson(3.2)) < CHANCE
