@@ -3,7 +3,8 @@
 // `frame` lays the input out so that every tap of the window is a constant offset: zeros between lines, planes and
 // samples stand for the padding (one gap serves both neighbours), and a stride separates positions into phases.
 // An output position is then one number p, and out[co][p] = sum over k of w[co][k] * frame[offset[k] + p]: a matrix
-// product whose right side is read in place. Positions in the gaps are computed and thrown away.
+// product whose right side is read in place. Positions in the gaps are computed and thrown away; for the gradient of
+// the weight they are multiplied by 0, so an infinity near the edge of the input can give NaN where torch gives infinity.
 //
 // T: element type of x, ACC: type of sums, VL: lanes of a vector, MR: output channels of a register tile.
 VECTOR(V, ACC, VL)
