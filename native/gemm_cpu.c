@@ -37,7 +37,7 @@ FUNC V from_halves(const H h, const int kind) {
 DEFINE_LOAD(load_a, T_a, T_a_load, HALF_A)
 DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
 
-// dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes become 0.
+// dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes of a vector become 0.
 #define DEFINE_PACK(NAME, T, LOAD, LOADS, SPACE)                                                                    \
   FUNC void NAME(SPACE ACC* restrict dst, const GLOBAL T* restrict src, const int width, const int lanes,         \
                  const IDX lane_step, const IDX k_step, const IDX s_step, const IDX depth, IDX from, const IDX to) { \
@@ -45,18 +45,19 @@ DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
     while (from < to) {                                                                                           \
       const IDX run = depth - k < to - from ? depth - k : to - from;                                              \
       const GLOBAL T* restrict p = src + s * s_step + k * k_step;                                                 \
-      if (lanes < width)                                                                                          \
+      const int padded = (lanes + VL - 1) / VL * VL < width ? (lanes + VL - 1) / VL * VL : width;                 \
+      if (lanes < padded)                                                                                         \
         for (IDX i = 0; i < run; ++i)                                                                             \
-          for (int j = lanes; j < width; ++j) dst[i * width + j] = 0;                                             \
-      if (lane_step == 1 && lanes == width && width % VL == 0) {                                                  \
-        for (IDX i = 0; i < run; ++i)                                                                             \
-          for (int j = 0; j < width; j += VL) *(SPACE V*)(dst + i * width + j) = LOADS(p + i * k_step + j);       \
-      } else if (lane_step == 1 && lanes == width) {                                                              \
+          for (int j = lanes; j < padded; ++j) dst[i * width + j] = 0;                                            \
+      if (lane_step == 1 && lanes == width && width < VL) {                                                       \
         for (IDX i = 0; i < run; ++i)                                                                             \
           for (int j = 0; j < width; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                           \
       } else if (lane_step == 1) {                                                                                \
-        for (IDX i = 0; i < run; ++i)                                                                             \
-          for (int j = 0; j < lanes; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                           \
+        for (IDX i = 0; i < run; ++i) {                                                                           \
+          int j = 0;                                                                                              \
+          for (; j + VL <= lanes; j += VL) *(SPACE V*)(dst + i * width + j) = LOADS(p + i * k_step + j);          \
+          for (; j < lanes; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                                    \
+        }                                                                                                         \
       } else {                                                                                                    \
         for (IDX i0 = 0; i0 < run; i0 += 16) {                                                                    \
           const IDX i1 = i0 + 16 < run ? i0 + 16 : run;                                                           \
@@ -101,40 +102,59 @@ FUNC void store(const ACC* restrict sum, const int step, const int rows, const i
   }
 }
 
-// One column strip of VL and up to MB rows in one launch: the strip is packed into private memory.
-kernel gemm_direct(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, int mb, Layout4 g) {
+// One strip of WIDE columns and up to MB rows in one launch: x is packed into private memory, a is read where it is.
+#define DEPTH 128
+#define WIDE (2 * NR)
+#define DIRECT_ROWS(COLUMNS)                                                                                \
+  for (int i = 0; i < rows; i += MR) {                                                                      \
+    EACH_ROW(DIRECT_BEGIN)                                                                                  \
+    for (IDX q = 0; q < run; ++q) {                                                                         \
+      const V x0 = HERE(strip, q * WIDE + j);                                                               \
+      COLUMNS                                                                                               \
+    }                                                                                                       \
+    ACC* to = sum + i * WIDE + j;                                                                           \
+    EACH_ROW(DIRECT_END)                                                                                    \
+  }
+#define DIRECT_BEGIN(R)                                                                        \
+  const GLOBAL T_a* restrict a##R = as + (i + R < rows ? i + R : rows - 1) * a_m;              \
+  V s##R = SPLAT(V, 0), t##R = SPLAT(V, 0);
+#define DIRECT_ONE(R) s##R = madd((ACC)T_a_load(a##R[q * a_k]), x0, s##R);
+#define DIRECT_TWO(R)                                \
+  const ACC c##R = (ACC)T_a_load(a##R[q * a_k]);     \
+  s##R = madd(c##R, x0, s##R);                       \
+  t##R = madd(c##R, x1, t##R);
+#define DIRECT_END(R)                       \
+  if (i + R < rows) {                       \
+    HERE(to, R * WIDE) += s##R;             \
+    HERE(to, R * WIDE + VL) += t##R;        \
+  }
+kernel gemm_direct(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, int mb, int nb, Layout4 g) {
   const IDX n = g.size[N_], m = g.size[M_], depth = g.size[K_], total = depth * g.size[S_];
-  const IDX strips = (n + VL - 1) / VL, blocks = (m + mb - 1) / mb;
-  const IDX j0 = (IDX)(GID0 % strips) * VL, i0 = (IDX)(GID0 / strips % blocks) * mb;
+  const IDX strips = (n + nb - 1) / nb, blocks = (m + mb - 1) / mb;
+  const IDX j0 = (IDX)(GID0 % strips) * nb, i0 = (IDX)(GID0 / strips % blocks) * mb;
   const IDX batch = (IDX)(GID0 / strips / blocks), b1 = batch % g.size[B1_], b0 = batch / g.size[B1_];
-  const int cols = n - j0 < VL ? n - j0 : VL, rows = m - i0 < mb ? m - i0 : mb;
+  const int cols = n - j0 < nb ? n - j0 : nb, rows = m - i0 < mb ? m - i0 : mb;
   const GLOBAL T_a* restrict ap = a + b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_] + i0 * g.stride[1][M_];
   const GLOBAL T_x* restrict xp = x + b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_] + j0 * g.stride[2][N_];
   const IDX a_m = g.stride[1][M_], a_k = g.stride[1][K_];
-  ACC strip[KC * VL], sum[MB * VL];
-  for (int i = 0; i < rows * VL; ++i) sum[i] = 0;
+  ACC strip[DEPTH * WIDE], sum[MB * WIDE];
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < WIDE; j += VL) HERE(sum, i * WIDE + j) = SPLAT(V, 0);
   for (IDX from = 0; from < total;) {
     const IDX s = from / depth, k = from - s * depth;
-    const IDX run = depth - k < KC ? depth - k : KC;
-    strip_x(strip, xp, VL, cols, g.stride[2][N_], g.stride[2][K_], g.stride[2][S_], depth, from, from + run);
+    const IDX run = depth - k < DEPTH ? depth - k : DEPTH;
+    strip_x(strip, xp, WIDE, cols, g.stride[2][N_], g.stride[2][K_], g.stride[2][S_], depth, from, from + run);
     const GLOBAL T_a* restrict as = ap + s * g.stride[1][S_] + k * a_k;
-    for (int i = 0; i < rows; i += MR) {
-#define ROW(R) const GLOBAL T_a* restrict a##R = as + (i + R < rows ? i + R : rows - 1) * a_m; V s##R = SPLAT(V, 0);
-      EACH_ROW(ROW)
-#undef ROW
-      for (IDX q = 0; q < run; ++q) {
-        const V xv = HERE(strip, q * VL);
-#define ROW(R) s##R = madd((ACC)T_a_load(a##R[q * a_k]), xv, s##R);
-        EACH_ROW(ROW)
-#undef ROW
+    for (int j = 0; j < cols; j += NR) {
+      if (cols - j > VL) {
+        DIRECT_ROWS(const V x1 = HERE(strip, q * WIDE + j + VL); EACH_ROW(DIRECT_TWO))
+      } else {
+        DIRECT_ROWS(EACH_ROW(DIRECT_ONE))
       }
-#define ROW(R) if (i + R < rows) HERE(sum, (i + R) * VL) += s##R;
-      EACH_ROW(ROW)
-#undef ROW
     }
     from += run;
   }
-  store(sum, VL, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
+  store(sum, WIDE, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
         c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_] + i0 * g.stride[3][M_] + j0 * g.stride[3][N_], alpha, beta,
         g.stride[0][M_], g.stride[0][N_], g.stride[3][M_], g.stride[3][N_]);
 }
@@ -244,10 +264,12 @@ kernel gemv_rows(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, l
   }
 }
 
+VECTOR(V2, ACC, (VL / 2))
 FUNC ACC total_of(const V v) {
   ACC lanes[VL], sum = 0;
   HERE(lanes, 0) = v;
-  for (int j = 0; j < VL; ++j) sum += lanes[j];
+  *(V2*)lanes += *(V2*)(lanes + VL / 2);
+  for (int j = 0; j < VL / 2; j += 2) sum += lanes[j] + lanes[j + 1];
   return sum;
 }
 
@@ -294,5 +316,49 @@ kernel gemv_dots(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, l
     store(sum, 4, 1, width, op + j * g.stride[0][N_], cp + j * g.stride[3][N_], alpha, beta, 0, g.stride[0][N_], 0,
           g.stride[3][N_]);
     j += width;
+  }
+}
+
+// Several rows, where k has stride 1 in a and x: tiles of 4x4 dot products, nothing is packed.
+#define EACH_PAIR(DO) DOT_ROW(DO, 0) DOT_ROW(DO, 1) DOT_ROW(DO, 2) DOT_ROW(DO, 3)
+#define DOT_ROW(DO, R) DO(R, 0) DO(R, 1) DO(R, 2) DO(R, 3)
+kernel gemm_dots(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, int mb, int nb, Layout4 g) {
+  const IDX n = g.size[N_], m = g.size[M_], depth = g.size[K_], x_n = g.stride[2][N_], a_m = g.stride[1][M_];
+  const IDX across = (n + nb - 1) / nb, blocks = (m + mb - 1) / mb;
+  const IDX j0 = (IDX)(GID0 % across) * nb, i0 = (IDX)(GID0 / across % blocks) * mb;
+  const IDX batch = (IDX)(GID0 / across / blocks), b1 = batch % g.size[B1_], b0 = batch / g.size[B1_];
+  const IDX j_end = j0 + nb < n ? j0 + nb : n, i_end = i0 + mb < m ? i0 + mb : m;
+  const GLOBAL T_a* restrict ap = a + b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_];
+  const GLOBAL T_x* restrict xp = x + b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_];
+  GLOBAL T_o* restrict op = o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_];
+  const GLOBAL T_c* restrict cp = c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_];
+  ACC sum[16];
+  for (IDX j = j0; j < j_end; j += 4) {
+#define X_(R) const GLOBAL T_x* restrict x##R = xp + (j + R < n ? j + R : n - 1) * x_n;
+    X_(0) X_(1) X_(2) X_(3)
+    for (IDX i = i0; i < i_end; i += 4) {
+#define A_(R) const GLOBAL T_a* restrict a##R = ap + (i + R < m ? i + R : m - 1) * a_m;
+      A_(0) A_(1) A_(2) A_(3)
+#define BEGIN(R, Q) V s##R##Q = SPLAT(V, 0);
+      EACH_PAIR(BEGIN)
+      IDX k = 0;
+      for (; k + VL <= depth; k += VL) {
+        const V x_0 = load_x(x0 + k), x_1 = load_x(x1 + k), x_2 = load_x(x2 + k), x_3 = load_x(x3 + k);
+        const V a_0 = load_a(a0 + k), a_1 = load_a(a1 + k), a_2 = load_a(a2 + k), a_3 = load_a(a3 + k);
+#define STEP(R, Q) s##R##Q += a_##R * x_##Q;
+        EACH_PAIR(STEP)
+      }
+#define TOTAL(R, Q) sum[4 * R + Q] = total_of(s##R##Q);
+      EACH_PAIR(TOTAL)
+      for (; k < depth; ++k) {
+        const ACC x_0 = T_x_load(x0[k]), x_1 = T_x_load(x1[k]), x_2 = T_x_load(x2[k]), x_3 = T_x_load(x3[k]);
+        const ACC a_0 = T_a_load(a0[k]), a_1 = T_a_load(a1[k]), a_2 = T_a_load(a2[k]), a_3 = T_a_load(a3[k]);
+#define REST(R, Q) sum[4 * R + Q] += a_##R * x_##Q;
+        EACH_PAIR(REST)
+      }
+      store(sum, 4, i_end - i < 4 ? i_end - i : 4, j_end - j < 4 ? j_end - j : 4,
+            op + i * g.stride[0][M_] + j * g.stride[0][N_], cp + i * g.stride[3][M_] + j * g.stride[3][N_], alpha, beta,
+            g.stride[0][M_], g.stride[0][N_], g.stride[3][M_], g.stride[3][N_]);
+    }
   }
 }

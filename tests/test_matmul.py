@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,10 +10,13 @@ import torch
 import torch.nn.functional as F
 from conftest import assert_same
 
+from torch_fl import dispatch
+from torch_fl.kernels import gemm
+
 EDGES = [
     (1, 1, 1), (4, 4, 4), (3, 5, 7), (8, 32, 16), (9, 33, 17), (7, 31, 15), (1, 129, 300), (1, 64, 4), (300, 129, 1),
     (2, 1000, 3), (64, 256, 128), (65, 257, 129), (63, 513, 33), (100, 300, 6), (6, 300, 100), (129, 40, 257),
-    (5, 0, 3), (0, 4, 3), (5, 4, 0), (130, 3, 1030),
+    (64, 100, 200), (30, 97, 66), (5, 0, 3), (0, 4, 3), (5, 4, 0), (130, 3, 1030),
 ]  # fmt: skip
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8]
 
@@ -156,3 +159,45 @@ def test_wrong_calls_raise_as_on_the_cpu(device: torch.device) -> None:
         torch.mm(a, x)
     with pytest.raises(RuntimeError):
         torch.mm(a, numbers(4, 6, dtype=torch.float64).to(device))
+
+
+@pytest.fixture
+def replanned() -> Iterator[None]:
+    """Plans made inside the test are its own: it changes how they are made."""
+    dispatch.forget_plans()
+    yield
+    dispatch.forget_plans()
+
+
+WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "other chips": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._tile),
+    "direct": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._direct),
+    "packed": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._packed),
+    "narrow vectors": lambda patch: patch.setattr(
+        gemm, "registers", lambda dtype: {"MR": 6, "VL": 32 // dtype.itemsize}
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_kernel(way: str, device: torch.device, replanned: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    WAYS[way](monkeypatch)
+    for m, k, n in [(1, 1, 1), (5, 7, 9), (7, 300, 33), (49, 100, 65), (130, 260, 140), (1, 200, 70), (9, 300, 20)]:
+        for layout in ("nn", "nt", "tn"):
+            a = numbers(m, k) if layout[0] == "n" else numbers(k, m).t()
+            x = numbers(k, n) if layout[1] == "n" else numbers(n, k).t()
+            assert_same(torch.addmm, numbers(n), a, x, beta=2, alpha=3, device=device, rtol=0, atol=0)
+    batch = numbers(3, 20, 30), numbers(3, 30, 40)
+    assert_same(torch.bmm, *batch, device=device, rtol=0, atol=0)
+    assert_same(torch.bmm, batch[0], batch[1][:1].expand(3, 30, 40), device=device, rtol=0, atol=0)
+    assert_same(torch.addbmm, numbers(20, 40), *batch, device=device, rtol=0, atol=0)
+    assert_same(torch.mm, numbers(20, 30, dtype=torch.bfloat16), numbers(30, 40, dtype=torch.bfloat16), device=device)
+
+
+def test_a_wrong_kernel_is_caught(device: torch.device, replanned: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = gemm.emit_gemm
+    monkeypatch.setattr(
+        "torch_fl.ops.matmul.emit_gemm", lambda b, out, a, x, **how: right(b, out, a, x, alpha=2, **how)
+    )
+    with pytest.raises(AssertionError):
+        assert_same(torch.mm, numbers(5, 6), numbers(6, 7) + 1, device=device)

@@ -22,8 +22,10 @@ Number = Any  # float, int or Value
 TILE = 4
 SMALL = 1 << 16
 """Products of fewer multiply-adds than this are not packed: one launch."""
-SKINNY = 16
-"""Products of fewer rows are not packed either: x would be read and written for too little work."""
+SKINNY = 64
+"""Products of fewer rows or columns are not packed either: too little work for each number that is moved."""
+SHALLOW = 96
+"""Depth from which dot products along k are worth the sum over the lanes at their end."""
 GRAIN = 1 << 14
 """Multiply-adds that are worth a work-item."""
 K_CHUNK = 1024
@@ -71,7 +73,9 @@ def _route(b: Builder, p: Problem) -> Callable[[Builder, Problem, Number, Number
         return _vector_rows
     if p.m == p.s == 1 and p.x.strides[3] == 1 == p.a.strides[4]:
         return _vector_dots
-    return _direct if p.work < SMALL or p.m < SKINNY else _packed
+    if p.s == 1 and p.m <= SKINNY and p.x.strides[3] == 1 == p.a.strides[4] and p.k >= SHALLOW:
+        return _dots
+    return _direct if p.work < SMALL or min(p.m, p.n) <= SKINNY else _packed
 
 
 class Problem:
@@ -156,13 +160,22 @@ def _vector_dots(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
 
 
 def _direct(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
-    """One launch: each work-item makes a strip of columns and packs what it needs itself."""
+    """One launch: each work-item packs a strip of columns for itself."""
     sizes = registers(p.acc)
-    strips = -(-p.n // sizes["VL"])
+    nb = 4 * sizes["VL"]
+    if -(-p.n // nb) * p.batch * -(-p.m // SKINNY) < 2 * b.device.properties.compute_units:
+        nb //= 2
+    strips = -(-p.n // nb)
     mb = _rows_per_item(b, p.m, strips * p.batch, sizes["MR"])
-    grid = strips * -(-p.m // mb) * p.batch
-    args = [p.out, p.a, p.x, p.c, alpha, beta, mb, p.layout]
-    _launch(b, p, "gemm_direct", grid, args)
+    args = [p.out, p.a, p.x, p.c, alpha, beta, mb, nb, p.layout]
+    _launch(b, p, "gemm_direct", strips * -(-p.m // mb) * p.batch, args)
+
+
+def _dots(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
+    """Both operands are dense along k, and there are few rows: dot products without packing."""
+    nb = max(4, min(64, -(-p.n // (4 * b.device.properties.compute_units)) // 4 * 4, GRAIN // p.k // 4 * 4))
+    args = [p.out, p.a, p.x, p.c, alpha, beta, p.m, nb, p.layout]
+    _launch(b, p, "gemm_dots", -(-p.n // nb) * p.batch, args)
 
 
 def _rows_per_item(b: Builder, rows: int, others: int, step: int) -> int:
