@@ -119,6 +119,15 @@ def test_scatter_reduce(reduce: str, include_self: bool, device: torch.device) -
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_summed_in_float(dtype: torch.dtype, device: torch.device) -> None:
+    source = torch.full((5000, 2), 0.25, dtype=dtype)
+    index = torch.zeros(5000, 2, dtype=torch.int64)
+    for target in (torch.zeros(3, 2, dtype=dtype), torch.zeros(2, 3, dtype=dtype).t()):
+        assert_same(lambda x, i, s: x.scatter_add(0, i, s), target, index, source, device=device)
+        assert_same(lambda x, i, s: x.clone().scatter_add_(0, i, s), target, index, source, device=device)
+
+
 def test_assignment_by_mask_and_slice(device: torch.device) -> None:
     def assign(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         y = x.clone()

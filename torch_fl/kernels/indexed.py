@@ -100,6 +100,12 @@ def emit_scatter(
     `skip` are passed over.
     """
     source = source.expand(index.ref.shape)
+    if target.dtype in _HALVES and reduce in ("sum", "prod") and _crowded(source, target):
+        room = b.temp((_extent(target),), torch.float32).as_strided(target.shape, target.strides)
+        b.copy(room, target)
+        emit_scatter(b, room, b.cast(source, torch.float32), index, serial, reduce, skip)
+        b.copy(target, room)
+        return
     looped = target.as_strided(index.ref.shape, index.strides)
     if reduce == "assign":
         source, looped, index = _raw(source, looped, index)
@@ -138,6 +144,18 @@ def emit_linear(b: Builder, op: str, indices: Sequence[Ref], sizes: Sequence[int
         arguments = [at, ref, b.guard(), at.numel, chunk, _layout(merged, steps), size, stride, 1, code_of(op), k == 0]
         b.launch("offsets.c", "linear", items, arguments, b.types(TI=ref.dtype))
     return at
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _crowded(source: Ref, target: Ref) -> bool:
+    """Whether places may take so many entries that halves should be summed in float, worth two passes over them."""
+    return 4 * source.numel >= target.numel
+
+
+def _extent(ref: Ref) -> int:
+    return 1 + sum((n - 1) * s for n, s in zip(ref.shape, ref.strides)) if ref.numel else 0
 
 
 _ATOMIC = {
