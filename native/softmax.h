@@ -1,8 +1,8 @@
 // softmax and log_softmax along one dimension, and their gradients.
 //
 // `rows`: that dimension is the closest in memory, one row at a time. `columns`: another one is, a tile of columns at
-// a time. The kept layouts hold every other dimension. LOGARITHM chooses log_softmax, KEEP says that exponentials are
-// stored in y, in the type they are computed in, so that they need not be computed twice.
+// a time. The kept layouts hold every other dimension. LOGARITHM chooses log_softmax. Exponentials are computed twice:
+// that costs less than storing and loading them in one loop with the sum.
 #define LANES 32
 #if UNIT  // every innermost stride is 1: compilers vectorize what they can see
 #define AT(step) 1

@@ -28,24 +28,13 @@ kernel forward_rows(in T x, out U y, long rows, long chunk, IDX n, IDX step_x, I
     if (n >= LANES) {
       for (int l = 0; l < LANES; ++l) lane[l] = 0;
       for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; ++l) {
-          const ACC v = EXP(T_load(x[at_x + (i + l) * AT(step_x)]) - top);
-          if (KEEP) y[at_y + (i + l) * AT(step_y)] = U_save(v);
-          lane[l] += v;
-        }
+        for (int l = 0; l < LANES; ++l) lane[l] += EXP(T_load(x[at_x + (i + l) * AT(step_x)]) - top);
       FOLD(lane, PLUS, total)
     }
-    for (; i < n; ++i) {
-      const ACC v = EXP(T_load(x[at_x + i * AT(step_x)]) - top);
-      if (KEEP) y[at_y + i * AT(step_y)] = U_save(v);
-      total += v;
-    }
+    for (; i < n; ++i) total += EXP(T_load(x[at_x + i * AT(step_x)]) - top);
     if (LOGARITHM) {
       const ACC scale = log(total);
       for (i = 0; i < n; ++i) y[at_y + i * AT(step_y)] = U_save(T_load(x[at_x + i * AT(step_x)]) - top - scale);
-    } else if (KEEP) {
-      const ACC scale = 1 / total;
-      for (i = 0; i < n; ++i) y[at_y + i * AT(step_y)] = U_save(U_load(y[at_y + i * AT(step_y)]) * scale);
     } else {
       const ACC scale = 1 / total;
       for (i = 0; i < n; ++i) y[at_y + i * AT(step_y)] = U_save(EXP(T_load(x[at_x + i * AT(step_x)]) - top) * scale);

@@ -29,7 +29,7 @@ def _along(b: Builder, direction: str, refs: Sequence[Ref], dim: int, logarithm:
     defines = b.types(ACC_=acc, T=refs[0].dtype, S=refs[-2].dtype, U=refs[-1].dtype)
     inner = [s[0] for s in strides] if columns else steps
     defines |= {"ACC": ctype(acc).compute, "EXP": "exp" if acc == torch.float64 else "fast_exp"}
-    defines |= {"LOGARITHM": int(logarithm), "KEEP": int(refs[-1].dtype == acc and not logarithm), "TILE": tile}
+    defines |= {"LOGARITHM": int(logarithm), "TILE": tile}
     defines["UNIT"] = int(all(s == 1 for s in inner))
     units = kept[0].numel
     if columns:
