@@ -1,6 +1,11 @@
 // Special functions of pointwise kernels in their compute type ACC: series and recurrences, no tables.
 #ifdef ACC_REAL
 #define S_PI K(3.141592653589793)
+#ifdef ACC_DOUBLE
+#define S_EPS 1.1e-16
+#else
+#define S_EPS 6e-8f
+#endif
 
 // psi(x): reflection to x > 0, recurrence to x >= 10, asymptotic series.
 FUNC ACC s_digamma(ACC x) {
@@ -137,10 +142,12 @@ FUNC ACC s_i1(ACC x) { return s_bessel_ie(x, 1) * exp(fabs(x)); }
 
 // x^a exp(-x) / Gamma(a); for large a by Stirling's series, where the logarithms would cancel.
 FUNC ACC s_gamma_scale(ACC a, ACC x) {
-  if (a < 8) return exp(a * log(x) - x - lgamma(a));
+  if (a < 8 && x < K(0.5)) return m_exp(a * m_log(x) - x - lgamma(a));
+  ACC shift = 1;
+  for (; a < 8; a += 1) shift *= a / x;
   const ACC d = (x - a) / a, r = 1 / a;
   const ACC stirling = r * (K(0.08333333333333333) - r * r * (K(0.002777777777777778) - r * r * K(7.936507936507937e-4)));
-  return exp(a * (log1p(d) - d) - stirling) * sqrt(a / (2 * S_PI));
+  return shift * m_exp(a * (m_log1p(d) - d) - stirling) * sqrt(a / (2 * S_PI));
 }
 
 // Regularized incomplete gamma functions P and Q: series below a + 1, Lentz's continued fraction above.
@@ -163,7 +170,7 @@ FUNC ACC s_gamma_inc(ACC a, ACC x, int upper) {
     d = an * d + b, d = 1 / (fabs(d) < tiny ? tiny : d);
     c = b + an / c, c = fabs(c) < tiny ? tiny : c;
     h *= d * c;
-    if (fabs(d * c - 1) < K(1e-16)) break;
+    if (fabs(d * c - 1) < 2 * S_EPS) break;  // fused, the difference never gets to 0
   }
   return upper ? scale * h : 1 - scale * h;
 }

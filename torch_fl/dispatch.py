@@ -23,7 +23,10 @@ from .tensor import Tensor
 MAX_PLANS = 2048
 """Plans kept per overload; the cache of an overload is emptied when it is full."""
 
-CPU_ALLOWED = ("copy_", "_copy_from", "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "set_")
+CPU_ALLOWED = (
+    "copy_", "_copy_from", "_foreach_copy_", "set_",
+    "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index",
+)  # fmt: skip
 """Ops that take CPU tensors beside device tensors, as on CUDA (indices; copies between devices)."""
 
 
