@@ -21,6 +21,7 @@ from .registry import Kernel, find_kernels, find_overload
 from .runtime.devices import Device, device_at
 from .schema import bind_all, functional_of, is_view, params_of
 from .spec import Spec, spec_of
+from .survive import uninterrupted
 from .tensor import Tensor, wrap, wrap_view
 
 _DK = torch._C.DispatchKey
@@ -385,7 +386,8 @@ def _has_composite(func: Any, alias: str) -> bool:
 @lru_cache(maxsize=1)
 def _python_decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's decompositions into other aten ops; its references that only rename an op to a prim are left out."""
-    table: dict[Any, Callable[..., Any]] = dict(torch._decomp.core_aten_decompositions())
+    with uninterrupted():  # it imports much of torch, which a Ctrl-C must not leave half done
+        table: dict[Any, Callable[..., Any]] = dict(torch._decomp.core_aten_decompositions())
     for func, decompose in torch._decomp.decomposition_table.items():
         if getattr(decompose, "__module__", "") == "torch._decomp.decompositions":
             table.setdefault(func, decompose)

@@ -1,9 +1,14 @@
 """An exception must never end the process, and must reach the user as it was raised.
 
-When Python raises under torch's autograd engine (an op, a hook, a saved-tensor hook), the C++ exception unwinds with
-Python's error indicator still set, and a stream guard on the way asks our Python device guard for its type. Calling
-Python in that state fails, inside a noexcept function: std::terminate. `DeviceGuard.type_` therefore takes the pending
-error away and answers. The engine then reports that it lost its error, and `_collecting` raises the one we kept.
+torch's C++ asks our Python device guard for its type inside noexcept functions; an exception there is std::terminate.
+Two kinds must be kept out:
+
+* When Python raises under the autograd engine (an op, a hook, a saved-tensor hook), C++ unwinds with Python's error
+  indicator still set, past a stream guard that asks. Calling Python in that state fails. During a backward pass
+  `_type` therefore takes the pending error away and answers. The engine then reports that it lost its error, and
+  `_collecting` raises the one we kept.
+* Python delivers a Ctrl-C at the next bytecode of the main thread, which may be the first of a `type_` in Python.
+  Outside a backward pass `type_` is therefore a C callable without bytecode.
 
 The list of errors travels to the engine's threads in torch's own thread-local state, so that two backward passes in
 two threads keep their errors apart.
@@ -12,6 +17,7 @@ two threads keep their errors apart.
 from __future__ import annotations
 
 import functools
+import operator
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +35,10 @@ _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 
 _probe = functools.partial(len, ())
 """A call that CPython checks: with an error pending it raises SystemError with that error as its cause."""
+
+
+_answer = functools.partial(operator.itemgetter(0), (_TYPE,))
+"""The device type without a Python frame."""
 
 
 def _type() -> Any:
@@ -50,12 +60,26 @@ class DeviceGuard(torch._C._acc.DeviceGuard):
     def __init__(self) -> None:
         super().__init__()
         # Looked up with an error pending: found in the class first, then here, no step on the way may fail.
-        self.type_ = _type
+        self.type_ = _answer
+        _guards.append(self)
+
+
+_guards: list[DeviceGuard] = []
+_lock = threading.Lock()
+_passes = [0]
+
+
+def _count(step: int) -> None:
+    """A backward pass begins (1) or ends (-1)."""
+    with _lock:
+        _passes[0] += step
+        for guard in _guards:
+            guard.type_ = _type if _passes[0] else _answer
 
 
 @contextmanager
-def uninterrupted(frames: Any = None) -> Iterator[None]:
-    """A Ctrl-C inside the block is delivered at its end; with a code object, only one that would hit its frame."""
+def uninterrupted(*frames: Any) -> Iterator[None]:
+    """A Ctrl-C inside the block is delivered at its end; with code objects, only one that would hit their frames."""
     handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(handler):
         yield
@@ -63,10 +87,14 @@ def uninterrupted(frames: Any = None) -> Iterator[None]:
     late: list[int] = []
 
     def deliver(number: int, frame: Any) -> Any:
-        if frames is None or (frame is not None and frame.f_code is frames):
+        if not frames or (frame is not None and frame.f_code in (*frames, deliver.__code__)):
             late.append(number)
             return None
-        return handler(number, frame)
+        # It is about to raise, and no handler can run while C++ unwinds with its exception pending.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        result = handler(number, frame)
+        signal.signal(signal.SIGINT, deliver)
+        return result
 
     signal.signal(signal.SIGINT, deliver)
     try:
@@ -85,9 +113,12 @@ def _collecting(run: Callable[..., Any]) -> Callable[..., Any]:
         _stash(_KEY, errors)
         result = None
         try:
-            # Signals run in the main thread between any two bytecodes; raised in `_type` one would end the process.
-            with uninterrupted(_type.__code__):
-                result = run(*args, **kwargs)
+            with uninterrupted(_type.__code__, _count.__code__, run_backward.__code__):
+                _count(1)
+                try:
+                    result = run(*args, **kwargs)
+                finally:
+                    _count(-1)
         except BaseException:
             if not errors:
                 raise
