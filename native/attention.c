@@ -165,6 +165,64 @@ kernel attention_forward(in T q, in T k, in T v, in T_m mask, out T o, out ACC l
   give(o + OFF(3) + i0 * g.stride[3][L_], g.stride[3][L_], g.stride[3][D_], lanes, ev, ot, 1);
 }
 
+// One query: lanes are dimensions of the head instead, which must be dense in q, k, v and out.
+DEFINE_LOAD(load_t, T, T_load, HALF)
+kernel attention_row(in T q, in T k, in T v, in T_m mask, out T o, out ACC lse, ACC scale, int causal, int lq, int lk, int e, int ev, int group, Layout5 g) {
+  const IDX head = (IDX)GID1, batch = (IDX)GID2, i = (IDX)GID0;
+  const int last = causal && i + 1 < lk ? i + 1 : lk;
+  const GLOBAL T* restrict qp = q + OFF(0) + i * g.stride[0][L_];
+  const GLOBAL T* restrict kp = k + OFF_KV(1);
+  const GLOBAL T* restrict vp = v + OFF_KV(2);
+  const GLOBAL T_m* restrict mp = mask + OFF(4) + i * g.stride[4][L_];
+  const IDX k_l = g.stride[1][L_], v_l = g.stride[2][L_];
+  ACC qs[DIM], found[DIM], s[KEYS], top = -INFINITY, sum = 0;
+  for (int d = 0; d < e; ++d) qs[d] = scale * (ACC)T_load(qp[d]);
+  for (int d = 0; d < ev; ++d) found[d] = 0;
+  for (int j0 = 0; j0 < last; j0 += KEYS) {
+    const int n = last - j0 < KEYS ? last - j0 : KEYS;
+    ACC most = top;
+    for (int j = 0; j < n; ++j) {
+      const GLOBAL T* restrict row = kp + (j0 + j) * k_l;
+      V dot_ = SPLAT(V, 0);
+      int d = 0;
+      for (; d + VL <= e; d += VL) dot_ += HERE(qs, d) * load_t(row + d);
+      ACC score = total_of(dot_);
+      for (; d < e; ++d) score += qs[d] * (ACC)T_load(row[d]);
+#if MASK == 1
+      if (!T_m_load(mp[(j0 + j) * g.stride[4][D_]])) score = -INFINITY;
+#elif MASK == 2
+      score += (ACC)T_m_load(mp[(j0 + j) * g.stride[4][D_]]);
+#endif
+      s[j] = score;
+      most = score > most ? score : most;
+    }
+    for (int j = n; j < KEYS; ++j) s[j] = -INFINITY;
+    const ACC by = most == -INFINITY ? 0 : most;
+    V total = SPLAT(V, 0);
+    for (int j = 0; j < KEYS; j += VL) {
+      HERE(s, j) = vexp(HERE(s, j) - SPLAT(V, by));
+      total += HERE(s, j);
+    }
+    const ACC fade = top == -INFINITY ? 0 : exp(top - by);
+    sum = sum * fade + total_of(total);
+    top = most;
+    int d = 0;
+    for (; d + VL <= ev; d += VL) {
+      V f = HERE(found, d) * SPLAT(V, fade);
+      for (int j = 0; j < n; ++j) f = madd(s[j], load_t(vp + (j0 + j) * v_l + d), f);
+      HERE(found, d) = f;
+    }
+    for (; d < ev; ++d) {
+      found[d] *= fade;
+      for (int j = 0; j < n; ++j) found[d] += s[j] * (ACC)T_load(vp[(j0 + j) * v_l + d]);
+    }
+  }
+  GLOBAL T* restrict op = o + OFF(3) + i * g.stride[3][L_];
+  const ACC share = sum == 0 ? 0 : 1 / sum;
+  for (int d = 0; d < ev; ++d) op[d] = T_save(found[d] * share);
+  lse[(batch * GSIZE1 + head) * lq + i] = sum == 0 ? INFINITY : top + log(sum);
+}
+
 // Gradient of LANES queries. delta: the sum of grad * out of each query, which attention_grad_kv needs.
 kernel attention_grad_q(in T q, in T k, in T v, in T_m mask, in T o, in T grad, in ACC lse, out T gq, out ACC delta, ACC scale, int causal, int lq, int lk, int e, int ev, int group, Layout7 g) {
   const IDX head = (IDX)GID1, batch = (IDX)GID2, i0 = (IDX)GID0 * LANES, row0 = (batch * GSIZE1 + head) * lq + i0;

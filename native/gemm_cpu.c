@@ -11,29 +11,7 @@
 #define KC 256         // depth of a panel that stays in the first cache
 #define MB (8 * MR)    // largest block of the output
 #define NB (4 * NR)
-// VL elements of a or x as the accumulator type. HALF_A, HALF_X: 0 stored so, 1 bfloat16, 2 float16, 3 anything else.
-VECTOR(H, ushort, VL)
-VECTOR(U, uint, VL)
-FUNC V from_halves(const H h, const int kind) {
-  U u = __builtin_convertvector(h, U);
-  if (kind == 1) {
-    u <<= 16;
-    return *(V*)&u;
-  }
-  const U low = u & 0x7fffu, special = (0u - ((low + 0x400u) >> 15)) & 0x7f800000u;  // infinity and NaN keep a full exponent
-  U bits = low << 13;
-  const V scaled = *(V*)&bits * SPLAT(V, (ACC)5.192296858534828e33f);  // 2^112 moves the exponent, denormals too
-  bits = *(U*)&scaled | special | (u & 0x8000u) << 16;
-  return *(V*)&bits;
-}
-#define DEFINE_LOAD(NAME, T, LOAD, KIND)                                 \
-  FUNC V NAME(const GLOBAL T* p) {                                       \
-    if (KIND == 0) return *(const GLOBAL V*)p;                           \
-    if (KIND < 3) return from_halves(*(const GLOBAL H*)p, KIND);         \
-    ACC v[VL];                                                           \
-    for (int j = 0; j < VL; ++j) v[j] = LOAD(p[j]);                      \
-    return *(V*)v;                                                       \
-  }
+// HALF_A, HALF_X: how a and x are stored, see DEFINE_LOAD.
 DEFINE_LOAD(load_a, T_a, T_a_load, HALF_A)
 DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
 
@@ -262,15 +240,6 @@ kernel gemv_rows(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, l
           g.stride[3][N_]);
     j += width;
   }
-}
-
-VECTOR(V2, ACC, (VL / 2))
-FUNC ACC total_of(const V v) {
-  ACC lanes[VL], sum = 0;
-  HERE(lanes, 0) = v;
-  *(V2*)lanes += *(V2*)(lanes + VL / 2);
-  for (int j = 0; j < VL / 2; j += 2) sum += lanes[j] + lanes[j + 1];
-  return sum;
 }
 
 // The same where columns of x are dense (k has stride 1 in a and x): dot products, four columns at a time.

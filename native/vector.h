@@ -10,3 +10,37 @@ FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
 #else
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #endif
+
+// VL stored elements as the accumulator type. KIND: 0 stored so, 1 bfloat16, 2 float16, 3 anything else.
+VECTOR(H, ushort, VL)
+VECTOR(U, uint, VL)
+FUNC V from_halves(const H h, const int kind) {
+  U u = __builtin_convertvector(h, U);
+  if (kind == 1) {
+    u <<= 16;
+    return *(V*)&u;
+  }
+  const U low = u & 0x7fffu, special = (0u - ((low + 0x400u) >> 15)) & 0x7f800000u;  // infinity and NaN keep a full exponent
+  U bits = low << 13;
+  const V scaled = *(V*)&bits * SPLAT(V, (ACC)5.192296858534828e33f);  // 2^112 moves the exponent, denormals too
+  bits = *(U*)&scaled | special | (u & 0x8000u) << 16;
+  return *(V*)&bits;
+}
+#define DEFINE_LOAD(NAME, T, LOAD, KIND)                                 \
+  FUNC V NAME(const GLOBAL T* p) {                                       \
+    if (KIND == 0) return *(const GLOBAL V*)p;                           \
+    if (KIND < 3) return from_halves(*(const GLOBAL H*)p, KIND);         \
+    ACC v[VL];                                                           \
+    for (int j = 0; j < VL; ++j) v[j] = LOAD(p[j]);                      \
+    return *(V*)v;                                                       \
+  }
+
+// The sum of all lanes.
+VECTOR(V2, ACC, (VL / 2))
+FUNC ACC total_of(const V v) {
+  ACC lanes[VL], sum = 0;
+  HERE(lanes, 0) = v;
+  *(V2*)lanes += *(V2*)(lanes + VL / 2);
+  for (int j = 0; j < VL / 2; j += 2) sum += lanes[j] + lanes[j + 1];
+  return sum;
+}

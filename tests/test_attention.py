@@ -17,6 +17,7 @@ SHAPES = {  # batch, heads, key heads, queries, keys, dim, value dim
     "grouped": (2, 4, 2, 40, 70, 32, 32),
     "value dim": (1, 2, 2, 17, 31, 40, 9),
     "one query": (2, 4, 4, 1, 130, 64, 64),
+    "few queries": (2, 4, 2, 3, 90, 40, 20),
     "wide": (1, 1, 1, 9, 12, 200, 200),
 }
 
@@ -57,7 +58,8 @@ def test_scale_and_layout(device: torch.device) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 def test_dtypes(dtype: torch.dtype, device: torch.device) -> None:
     tolerance = 1e-6 if dtype == torch.float64 else 2e-2
-    assert_same(F.scaled_dot_product_attention, *make("edges", dtype), device=device, rtol=tolerance, atol=tolerance)
+    for shape in ("edges", "one query"):
+        assert_same(F.scaled_dot_product_attention, *make(shape, dtype), device=device, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("added", [False, True])
@@ -66,6 +68,8 @@ def test_rows_that_see_nothing(added: bool, device: torch.device) -> None:
     seen[5] = seen[32] = False
     mask = torch.zeros(33, 65).masked_fill(~seen, float("-inf")) if added else seen
     assert_same(F.scaled_dot_product_attention, *make("edges"), mask, device=device, rtol=1e-4, atol=1e-5)
+    few = [make("edges")[0][:, :, 5:6], *make("edges")[1:], mask[5:6]]
+    assert_same(F.scaled_dot_product_attention, *few, device=device)
     q, k, v = to(make("edges"), device)
     assert (F.scaled_dot_product_attention(q, k, v, mask.to(device))[:, :, 5] == 0).all()
 

@@ -22,13 +22,20 @@ if TYPE_CHECKING:
 MAX_DIM = 256
 """Head dimensions above this do not fit the private panels."""
 
+FEW = 4
+"""Up to so many queries (decoding), vectors run over the head's dimensions instead of over queries."""
+
 
 def emit_forward(
     b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool, out: Ref, lse: Ref
 ) -> None:
     """out = softmax(scale * q k^T + mask) v [b, h, lq, ev]; 0 where a query sees no key, where lse is +inf."""
     call = _Call(b, q, k, v, mask, scale, causal)
-    call.launch("attention_forward", q, [out, lse], _layout(q, k, v, out, call.mask))
+    layout = _layout(q, k, v, out, call.mask)
+    if q.shape[2] <= FEW and all(r.strides[3] == 1 for r in (q, k, v, out)):
+        call.launch("attention_row", q, [out, lse], layout, lanes=1)
+    else:
+        call.launch("attention_forward", q, [out, lse], layout)
 
 
 def emit_backward(
@@ -71,14 +78,15 @@ class _Call:
         self.defines = b.types(T=q.dtype, T_m=self.mask.dtype) | registers(acc)
         self.defines |= {
             "ACC": ctype(acc).compute,
+            "HALF": {acc: 0, torch.bfloat16: 1, torch.float16: 2}[q.dtype],
             "VEXP": int(acc == torch.float32),
             "DIM": 128 if max(e, ev) <= 128 else MAX_DIM,
             "MASK": 0 if mask is None else 1 if mask.dtype == torch.bool else 2,
         }
 
-    def launch(self, name: str, rows: Ref, others: Sequence[Ref], layout: Layout) -> None:
+    def launch(self, name: str, rows: Ref, others: Sequence[Ref], layout: Layout, lanes: int = 0) -> None:
         """One work-item per block of lanes of `rows` [b, h, l, ...] and head."""
-        grid = (-(-rows.shape[2] // self.lanes), rows.shape[1], rows.shape[0])
+        grid = (-(-rows.shape[2] // (lanes or self.lanes)), rows.shape[1], rows.shape[0])
         args = [*self.tensors, *others, *self.numbers, layout]
         self.b.launch(vector_source("attention.c"), name, grid, args, self.defines)
 
