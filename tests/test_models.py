@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torch_fl
-from networks import GPT, ResNet18, Recurrent
+from networks import GPT, Recurrent, ResNet18
 from torch import nn
 from torch.nn import functional as F
+
+import torch_fl
 
 pytestmark = pytest.mark.model
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch_fl
 from torch import nn
+
+import torch_fl
 
 pytestmark = pytest.mark.usefixtures("allow_fallback")
 

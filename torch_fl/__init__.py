@@ -49,7 +49,32 @@ _PUBLIC = {
     "RegistryError": "errors",
 }
 
-__all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604
+__all__ = [
+    "Backend",
+    "DeviceError",
+    "Error",
+    "FallbackError",
+    "FallbackWarning",
+    "KernelError",
+    "OutOfMemoryError",
+    "RegistryError",
+    "__version__",
+    "budget",
+    "console",
+    "device",
+    "device_count",
+    "devices",
+    "devirtualize",
+    "get_fallback",
+    "init",
+    "kernel",
+    "pointwise",
+    "register_backend",
+    "set_fallback",
+    "set_log_level",
+    "trace",
+    "virtualize",
+]
 
 if _TYPE_CHECKING:
     from .api import device, device_count, devices, init

@@ -314,7 +314,7 @@ class Builder:
 
     # -- launches ----------------------------------------------------------------------------------------------
     def types(self, /, **dtypes: torch.dtype) -> dict[str, object]:
-        """Defines for dtype macros: for T=dtype the storage type `T`, compute type `T_acc`, `T_load(v)`, `T_save(v)`."""
+        """Defines for dtype macros: T=dtype gives the storage type `T`, compute type `T_acc`, `T_load(v)`, `T_save(v)`."""
         defines: dict[str, object] = {}
         for name, dtype in dtypes.items():
             c = ctype(dtype)
@@ -404,7 +404,7 @@ class Builder:
         self.n_launches += 1
 
     def _needs_wide(self, args: Sequence[Any], grid: tuple[int, ...]) -> bool:
-        reach = [g for g in grid]
+        reach = list(grid)
         for a in args:
             if isinstance(a, Ref):
                 reach.append(1 + sum((n - 1) * abs(s) for n, s in zip(a.shape, a.strides)))

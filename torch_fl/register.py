@@ -50,8 +50,8 @@ def _why_not() -> str | None:
     if not SUPPORTED[0] <= found < SUPPORTED[1]:
         low, high = (".".join(map(str, v)) for v in SUPPORTED)
         return (
-            f"torch {torch.__version__} is outside the supported range >={low},<{high}: torch_fl uses torch's hooks for "
-            "Python backends, which are not stable between releases"
+            f"torch {torch.__version__} is outside the supported range >={low},<{high}: torch_fl uses torch's hooks "
+            "for Python backends, which are not stable between releases"
         )
     owner = torch._C._get_privateuse1_backend_name()
     if owner not in ("privateuseone", "npu") or hasattr(torch, "npu"):

@@ -39,7 +39,7 @@ def _kind(type_text: str) -> str:
     if type_text == "List[number]":
         return "values"
     text = type_text.replace("Optional[", "").rstrip("]")
-    if type_text.startswith("List[") or type_text.startswith("Optional[List["):
+    if type_text.startswith(("List[", "Optional[List[")):
         return "tensors" if "Tensor" in text else "static"
     if text == "Tensor":
         return "tensor"
