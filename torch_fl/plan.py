@@ -314,7 +314,7 @@ class Builder:
 
     # -- launches ----------------------------------------------------------------------------------------------
     def types(self, /, **dtypes: torch.dtype) -> dict[str, object]:
-        """Defines for dtype macros: T=dtype gives the storage type `T`, compute type `T_acc`, `T_load(v)`, `T_save(v)`."""
+        """Defines for dtype macros: T=dtype gives `T` (storage), `T_acc` (compute), `T_load(v)` and `T_save(v)`."""
         defines: dict[str, object] = {}
         for name, dtype in dtypes.items():
             c = ctype(dtype)

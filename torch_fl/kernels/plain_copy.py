@@ -27,7 +27,7 @@ def emit_plain_copy(builder: Builder, target: Ref, source: Ref | Value | float |
     def read(place: Place) -> tuple[torch.Tensor, memoryview]:
         handle, offset, ref = place
         flat = torch.empty(_extent(ref), dtype=ref.dtype, device="cpu")
-        raw = memoryview(flat.view(torch.uint8).numpy())
+        raw = flat.view(torch.uint8).numpy().data
         backend.copy_d2h(raw, handle, offset * ref.dtype.itemsize)
         return flat.as_strided(ref.shape, ref.strides), raw
 

@@ -20,7 +20,7 @@ from ..schema import NotOurs
 from ..tensor import Tensor, empty
 
 _HALVES = (torch.float16, torch.bfloat16)
-_library: Any = torch.library.Library("torch_fl", "FRAGMENT")  # type: ignore[no-untyped-call]
+_library: Any = torch.library.Library("torch_fl", "FRAGMENT")
 _library.define("ramp(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)")
 _library.impl("ramp", lambda self, start, step: self, "Meta")
 _RAMP = torch.ops.torch_fl.ramp.default
