@@ -131,7 +131,7 @@ def _pack(
     chunk = depth if b.is_cpu else 64
     args: list[Any] = [
         w,
-        w if bias is None else bias,
+        w if bias is None else b.contiguous(bias),
         packed,
         offset,
         *_taps(w, frame, channel),
