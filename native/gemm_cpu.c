@@ -16,42 +16,42 @@ DEFINE_LOAD(load_a, T_a, T_a_load, HALF_A)
 DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
 
 // dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes of a vector become 0.
-#define DEFINE_PACK(NAME, T, LOAD, LOADS, SPACE)                                                                    \
-  FUNC void NAME(SPACE ACC* restrict dst, const GLOBAL T* restrict src, const int width, const int lanes,         \
+#define DEFINE_PACK(NAME, T, LOAD, LOADS, SPACE)                                                                     \
+  FUNC void NAME(SPACE ACC* restrict dst, const GLOBAL T* restrict src, const int width, const int lanes,            \
                  const IDX lane_step, const IDX k_step, const IDX s_step, const IDX depth, IDX from, const IDX to) { \
-    IDX s = from / depth, k = from - s * depth;                                                                   \
-    while (from < to) {                                                                                           \
-      const IDX run = depth - k < to - from ? depth - k : to - from;                                              \
-      const GLOBAL T* restrict p = src + s * s_step + k * k_step;                                                 \
-      const int padded = (lanes + VL - 1) / VL * VL < width ? (lanes + VL - 1) / VL * VL : width;                 \
-      if (lanes < padded)                                                                                         \
-        for (IDX i = 0; i < run; ++i)                                                                             \
-          for (int j = lanes; j < padded; ++j) dst[i * width + j] = 0;                                            \
-      if (lane_step == 1 && lanes == width && width < VL) {                                                       \
-        for (IDX i = 0; i < run; ++i)                                                                             \
-          for (int j = 0; j < width; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                           \
-      } else if (lane_step == 1) {                                                                                \
-        for (IDX i = 0; i < run; ++i) {                                                                           \
-          int j = 0;                                                                                              \
-          for (; j + VL <= lanes; j += VL) *(SPACE V*)(dst + i * width + j) = LOADS(p + i * k_step + j);          \
-          for (; j < lanes; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                                    \
-        }                                                                                                         \
-      } else {                                                                                                    \
-        for (IDX i0 = 0; i0 < run; i0 += 16) {                                                                    \
-          const IDX i1 = i0 + 16 < run ? i0 + 16 : run;                                                           \
-          if (k_step == 1)                                                                                        \
-            for (int j = 0; j < lanes; ++j)                                                                       \
-              for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i]);                      \
-          else                                                                                                    \
-            for (int j = 0; j < lanes; ++j)                                                                       \
-              for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i * k_step]);             \
-        }                                                                                                         \
-      }                                                                                                           \
-      dst += run * width;                                                                                         \
-      from += run;                                                                                                \
-      ++s;                                                                                                        \
-      k = 0;                                                                                                      \
-    }                                                                                                             \
+    IDX s = from / depth, k = from - s * depth;                                                                      \
+    while (from < to) {                                                                                              \
+      const IDX run = depth - k < to - from ? depth - k : to - from;                                                 \
+      const GLOBAL T* restrict p = src + s * s_step + k * k_step;                                                    \
+      const int padded = (lanes + VL - 1) / VL * VL < width ? (lanes + VL - 1) / VL * VL : width;                    \
+      if (lanes < padded)                                                                                            \
+        AS_WRITTEN for (IDX i = 0; i < run; ++i)                                                                     \
+          AS_WRITTEN for (int j = lanes; j < padded; ++j) dst[i * width + j] = 0;                                    \
+      if (lane_step == 1 && lanes == width && width < VL) {                                                          \
+        AS_WRITTEN for (IDX i = 0; i < run; ++i)                                                                     \
+          for (int j = 0; j < width; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                              \
+      } else if (lane_step == 1) {                                                                                   \
+        AS_WRITTEN for (IDX i = 0; i < run; ++i) {                                                                   \
+          int j = 0;                                                                                                 \
+          for (; j + VL <= lanes; j += VL) *(SPACE V*)(dst + i * width + j) = LOADS(p + i * k_step + j);             \
+          AS_WRITTEN for (; j < lanes; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                            \
+        }                                                                                                            \
+      } else {                                                                                                       \
+        for (IDX i0 = 0; i0 < run; i0 += 16) {                                                                       \
+          const IDX i1 = i0 + 16 < run ? i0 + 16 : run;                                                              \
+          if (k_step == 1)                                                                                           \
+            for (int j = 0; j < lanes; ++j)                                                                          \
+              AS_WRITTEN for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i]);              \
+          else                                                                                                       \
+            for (int j = 0; j < lanes; ++j)                                                                          \
+              AS_WRITTEN for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i * k_step]);     \
+        }                                                                                                            \
+      }                                                                                                              \
+      dst += run * width;                                                                                            \
+      from += run;                                                                                                   \
+      ++s;                                                                                                           \
+      k = 0;                                                                                                         \
+    }                                                                                                                \
   }
 DEFINE_PACK(pack_a, T_a, T_a_load, load_a, GLOBAL)
 DEFINE_PACK(pack_x, T_x, T_x_load, load_x, GLOBAL)
@@ -72,7 +72,7 @@ FUNC void store(const ACC* restrict sum, const int step, const int rows, const i
     else if (o_n == 1 && c_n == 1)
       for (; j + VL <= cols; j += VL) *(GLOBAL V*)(op + j) = madd(alpha, *(const V*)(from + j), beta * AT(cp, j));
 #endif
-    for (; j < cols; ++j) {
+    AS_WRITTEN for (; j < cols; ++j) {
       ACC v = alpha * from[j];
       if (beta != 0) v += beta * T_c_load(cp[j * c_n]);
       op[j * o_n] = T_o_save(v);
@@ -86,7 +86,7 @@ FUNC void store(const ACC* restrict sum, const int step, const int rows, const i
 #define DIRECT_ROWS(COLUMNS)                                                                                \
   for (int i = 0; i < rows; i += MR) {                                                                      \
     EACH_ROW(DIRECT_BEGIN)                                                                                  \
-    for (IDX q = 0; q < run; ++q) {                                                                         \
+    AS_WRITTEN for (IDX q = 0; q < run; ++q) {                                                                         \
       const V x0 = HERE(strip, q * WIDE + j);                                                               \
       COLUMNS                                                                                               \
     }                                                                                                       \
@@ -158,7 +158,7 @@ FUNC void micro(ACC* restrict sum, const GLOBAL ACC* restrict a, const GLOBAL AC
 #define ROW(R) V s##R = SPLAT(V, 0), t##R = SPLAT(V, 0);
   EACH_ROW(ROW)
 #undef ROW
-  for (IDX k = 0; k < depth; ++k) {
+  AS_WRITTEN for (IDX k = 0; k < depth; ++k) {
     const V x0 = AT(x, 0), x1 = AT(x, VL);
 #define ROW(R) s##R = madd(a[R], x0, s##R); t##R = madd(a[R], x1, t##R);
     EACH_ROW(ROW)
@@ -232,9 +232,9 @@ kernel gemv_rows(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, l
       width = VL;
     } else {
       width = end - j;
-      for (int q = 0; q < width; ++q) sum[q] = 0;
+      AS_WRITTEN for (int q = 0; q < width; ++q) sum[q] = 0;
       for (IDX k = 0; k < depth; ++k)
-        for (int q = 0; q < width; ++q) sum[q] += (ACC)T_a_load(ap[k * a_k]) * (ACC)T_x_load(xp[k * x_k + j + q]);
+        AS_WRITTEN for (int q = 0; q < width; ++q) sum[q] += (ACC)T_a_load(ap[k * a_k]) * (ACC)T_x_load(xp[k * x_k + j + q]);
     }
     store(sum, width, 1, width, op + j * g.stride[0][N_], cp + j * g.stride[3][N_], alpha, beta, 0, g.stride[0][N_], 0,
           g.stride[3][N_]);
@@ -281,7 +281,7 @@ kernel gemv_dots(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, l
       sum[0] = total_of((s0 + s1) + (s2 + s3));
     }
     for (int q = 0; q < width; ++q)
-      for (IDX r = k; r < depth; ++r) sum[q] += (ACC)T_a_load(ap[r]) * (ACC)T_x_load(xp[(j + q) * x_n + r]);
+      AS_WRITTEN for (IDX r = k; r < depth; ++r) sum[q] += (ACC)T_a_load(ap[r]) * (ACC)T_x_load(xp[(j + q) * x_n + r]);
     store(sum, 4, 1, width, op + j * g.stride[0][N_], cp + j * g.stride[3][N_], alpha, beta, 0, g.stride[0][N_], 0,
           g.stride[3][N_]);
     j += width;
@@ -319,7 +319,7 @@ kernel gemm_dots(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, i
       }
 #define TOTAL(R, Q) sum[4 * R + Q] = total_of(s##R##Q);
       EACH_PAIR(TOTAL)
-      for (; k < depth; ++k) {
+      AS_WRITTEN for (; k < depth; ++k) {
         const ACC x_0 = T_x_load(x0[k]), x_1 = T_x_load(x1[k]), x_2 = T_x_load(x2[k]), x_3 = T_x_load(x3[k]);
         const ACC a_0 = T_a_load(a0[k]), a_1 = T_a_load(a1[k]), a_2 = T_a_load(a2[k]), a_3 = T_a_load(a3[k]);
 #define REST(R, Q) sum[4 * R + Q] += a_##R * x_##Q;

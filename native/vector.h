@@ -1,5 +1,11 @@
 // Explicit vectors for CPU-type devices: V is VL numbers of type ACC, MR the rows of a register tile.
 VECTOR(V, ACC, VL)
+// Before a loop that gains nothing from more vectors or unrolling, which would only cost compile time.
+#ifdef __clang__
+#define AS_WRITTEN _Pragma("clang loop vectorize(disable) unroll(disable)")
+#else
+#define AS_WRITTEN
+#endif
 #define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
 #define HERE(p, i) (*(V*)((p) + (i)))
 // A function with vector parameters: clang keeps to half-width registers where it sees none.
