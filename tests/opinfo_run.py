@@ -1,0 +1,154 @@
+"""Runs nodes of tests/opinfo.py in worker processes, and holds the results against what is declared.
+
+A worker that dies, or takes too long, is the failure of the node it was running; a new one goes on after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import select
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import opinfo
+from opinfo import Node
+
+NODE_SECONDS = 180
+
+
+class Worker:
+    """One process that checks nodes, restarted when it dies."""
+
+    def __init__(self, prepare: str = "") -> None:
+        self.prepare = prepare
+        self.process: subprocess.Popen[str] | None = None
+
+    def check(self, node: Node, count: int | None) -> dict[str, Any]:
+        """The node's result, also where it kills the process."""
+        process = self.process or self._start()
+        request = {"node": node, "count": count, "prepare": self.prepare}
+        self.prepare = ""
+        assert process.stdin
+        assert process.stdout
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], NODE_SECONDS)
+            line = process.stdout.readline() if ready else ""
+        except BrokenPipeError:
+            line = ""
+        if line:
+            found: dict[str, Any] = json.loads(line)
+            return found
+        return {"node": list(node), "error": self._died(process), "where": "", "checked": 0, "fallbacks": 0,
+                "seconds": 0.0, "compiled": 0}  # fmt: skip
+
+    def _start(self) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(opinfo.__file__)), "--worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        return self.process
+
+    def _died(self, process: subprocess.Popen[str]) -> str:
+        self.process = None
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+            return f"Timeout: longer than {NODE_SECONDS} s"
+        return f"Died: the process ended with {process.wait()}"
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            assert self.process.stdin
+            self.process.stdin.close()
+            self.process.wait()
+
+
+def run(
+    nodes: Iterable[Node], workers: int = 2, count: int | None = None, told: Callable[[Any], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """Check nodes in several processes; `told` hears every result as it comes, from the thread of its worker."""
+    waiting: queue.SimpleQueue[Node] = queue.SimpleQueue()
+    for node in nodes:
+        waiting.put(node)
+
+    def work(_: int) -> list[dict[str, Any]]:
+        worker, results = Worker(), []
+        while True:
+            try:
+                node = waiting.get_nowait()
+            except queue.Empty:
+                worker.close()
+                return results
+            results.append(worker.check(node, count))
+            told(results[-1])
+
+    with ThreadPoolExecutor(workers) as pool:
+        return [r for found in pool.map(work, range(workers)) for r in found]
+
+
+def declared(node: Node) -> str:
+    """Why a node is expected to fail, or ""."""
+    group = opinfo.expected()["failures"].get(node.group, {})
+    for dtypes, names in group.items():
+        if node.dtype in dtypes.split() and node.name in names:
+            return str(names[node.name])
+    return ""
+
+
+class Report:
+    """Results by what they mean."""
+
+    def __init__(self, results: Sequence[dict[str, Any]]) -> None:
+        self.failed = [r for r in results if r["error"] and not declared(Node(*r["node"]))]
+        self.unexpected = [r for r in results if not r["error"] and declared(Node(*r["node"]))]
+        self.counts: dict[tuple[str, str], Counter[str]] = {}
+        self.compiled = max((r["compiled"] for r in results), default=0)
+        for r in results:
+            node = Node(*r["node"])
+            kind = "passed" if not r["error"] else "declared" if declared(node) else "failed"
+            counts = self.counts.setdefault((node.group, node.dtype), Counter())
+            counts.update({kind: 1, "samples": r["checked"], "fell back": int(r["fallbacks"] > 0)})
+
+    def __str__(self) -> str:
+        lines = [
+            f"{group:9} {dtype:9} " + ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()) if n)
+            for (group, dtype), counts in sorted(self.counts.items())
+        ]
+        lines += [f"FAILED {' '.join(r['node'])}\n    {r['error'][:600]}" for r in self.failed]
+        lines += [f"PASSED, although declared to fail: {' '.join(r['node'])}" for r in self.unexpected]
+        return "\n".join([*lines, f"programs compiled by one worker: {self.compiled}"])
+
+
+def main(dtypes: Sequence[str]) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Check ops on the device against the CPU with torch's OpInfo samples.")
+    parser.add_argument("names", nargs="*", help="entries, default all")
+    parser.add_argument("--groups", default=",".join(opinfo.CHECKS))
+    parser.add_argument("--dtypes", default=",".join(dtypes))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--count", type=int, help="samples per node")
+    parser.add_argument("--json", help="also write every result to this file, as lines")
+    args = parser.parse_args()
+    chosen = [
+        node
+        for group in args.groups.split(",")
+        for dtype in args.dtypes.split(",")
+        if group == "forward" or dtype == "float32"
+        for node in opinfo.nodes(group, dtype)
+        if not args.names or node.name in args.names
+    ]
+    with open(args.json or "/dev/null", "w", encoding="utf-8", buffering=1) as log:
+        results = run(chosen, args.workers, args.count, lambda r: log.write(json.dumps(r) + "\n") and None)
+    report = Report(results)
+    print(report)
+    return 1 if report.failed or report.unexpected else 0
