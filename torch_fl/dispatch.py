@@ -13,6 +13,7 @@ import torch
 
 from . import fallback, infer
 from .errors import Error, Unsupported, describe_call, message
+from .interrupts import watch
 from .registry import find_handler, static_of
 from .routes import AnyPlan, CallPlan, find_tensors, home, make_plan
 from .runtime import faults, settings
@@ -79,7 +80,7 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     plan = op.plans.get(key)
     if plan is None:
         plan = find_plan(op, key, tensors, args, kwargs)
-    return plan(tensors, values, args, kwargs)
+    return plan.run(tensors, values, args, kwargs)
 
 
 def planned(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,7 +92,7 @@ def planned(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     watching = listener
     if watching is not None:
         watching.planned(plan, tensors)
-    return plan(tensors, values, args, kwargs)
+    return plan.run(tensors, values, args, kwargs)
 
 
 def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) -> AnyPlan | Bumped:
@@ -120,8 +121,8 @@ class Bumped:
         self.plan = plan
         self.route, self.reason, self.n_launches = plan.route, plan.reason, plan.n_launches
 
-    def __call__(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
-        result = self.plan(tensors, values, args, kwargs)
+    def run(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
+        result = self.plan.run(tensors, values, args, kwargs)
         bound = bind_all(self.func, args, kwargs)
         written = find_tensors([bound[p.name] for p in params_of(self.func) if p.written])
         torch.autograd.graph.increment_version([t for t in written if not t.is_inference()])
@@ -178,6 +179,7 @@ def _on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: Un
 def _torch_dispatch(
     cls: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
 ) -> Any:
+    watch()
     try:
         return call(func, args, kwargs or {})
     except NotOurs:

@@ -16,12 +16,12 @@ import torch
 from . import fallback
 from .errors import Unsupported
 from .infer import Inferred, infer, map_tensors, run_on_meta
+from .interrupts import uninterrupted
 from .plan import Builder, Plan, Ref, Value
 from .registry import Kernel, find_kernels, find_overload
 from .runtime.devices import Device, device_at
 from .schema import bind_all, functional_of, is_view, params_of
 from .spec import Spec, spec_of
-from .survive import uninterrupted
 from .tensor import Tensor, wrap, wrap_view
 
 _DK = torch._C.DispatchKey
@@ -41,7 +41,7 @@ class ViewPlan:
         sizes = {(tensors[i]._spec.itemsize, s.itemsize) for i, _, s, _ in self.outs}
         self.scale = next((s for s in sizes if s[0] != s[1]), None)
 
-    def __call__(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    def run(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
         if self.one is not None:
             return self._view(tensors, *self.one)
         return self.pack([self._view(tensors, *out) for out in self.outs])
@@ -64,10 +64,10 @@ class CallPlan:
     def __init__(self, route: str, reason: str, run: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> None:
         self.route = route
         self.reason = reason
-        self.run = run
+        self.call = run
 
-    def __call__(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
-        return self.run(args, kwargs)
+    def run(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
+        return self.call(args, kwargs)
 
 
 def find_tensors(*values: Any) -> list[Tensor]:
@@ -87,14 +87,14 @@ class Decomposition(CallPlan):
         self.twin = functional_of(func) or func
         self.func = func
 
-    def __call__(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
         mark = (self.twin, *(t._spec for t in tensors))
         if mark in _running.marks:
             raise _Circular(mark)
         _running.marks.append(mark)
         outer, _running.home = _running.home, tensors[0]._spec.device if tensors else _running.home
         try:
-            return self.run(args, kwargs)
+            return self.call(args, kwargs)
         except _Circular as circle:
             if circle.mark != mark:
                 raise
@@ -106,8 +106,8 @@ class Decomposition(CallPlan):
             _running.marks.pop()
             _running.home = outer
         self.route, self.reason = "fallback", self.reason or "no kernel"
-        self.run = lambda a, k: fallback.run(self.func, a, k, find_tensors(a, k)[0]._spec.device, self.reason)
-        return self.run(args, kwargs)
+        self.call = lambda a, k: fallback.run(self.func, a, k, find_tensors(a, k)[0]._spec.device, self.reason)
+        return self.call(args, kwargs)
 
 
 class _Circular(Exception):

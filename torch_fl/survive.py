@@ -8,7 +8,7 @@ Two kinds must be kept out:
   `_type` therefore takes the pending error away and answers. The engine then reports that it lost its error, and
   `_collecting` raises the one we kept.
 * Python delivers a Ctrl-C at the next bytecode of the main thread, which may be the first of a `type_` in Python.
-  Outside a backward pass `type_` is therefore a C callable without bytecode.
+  Outside a backward pass `type_` is therefore a C callable without bytecode (see also interrupts.py).
 
 The list of errors travels to the engine's threads in torch's own thread-local state, so that two backward passes in
 two threads keep their errors apart.
@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import functools
 import operator
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.autograd.graph
+
+from .interrupts import uninterrupted, watch
 
 _KEY = "torch_fl.backward_errors"
 _stash = torch._C._stash_obj_in_tls
@@ -77,43 +77,15 @@ def _count(step: int) -> None:
             guard.type_ = _type if _passes[0] else _answer
 
 
-@contextmanager
-def uninterrupted(*frames: Any) -> Iterator[None]:
-    """A Ctrl-C inside the block is delivered at its end; with code objects, only one that would hit their frames."""
-    handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
-    if not callable(handler):
-        yield
-        return
-    late: list[int] = []
-
-    def deliver(number: int, frame: Any) -> Any:
-        if not frames or (frame is not None and frame.f_code in (*frames, deliver.__code__)):
-            late.append(number)
-            return None
-        # It is about to raise, and no handler can run while C++ unwinds with its exception pending.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        result = handler(number, frame)
-        signal.signal(signal.SIGINT, deliver)
-        return result
-
-    signal.signal(signal.SIGINT, deliver)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if late:
-        handler(late[0], None)
-
-
 def _collecting(run: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(run)
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         errors: list[BaseException] = []
         outer = _get(_KEY) if _has(_KEY) else None
         _stash(_KEY, errors)
         result = None
+        watch()
         try:
-            with uninterrupted(_type.__code__, _count.__code__, run_backward.__code__):
+            with uninterrupted(_type.__code__, _count.__code__, code):
                 _count(1)
                 try:
                     result = run(*args, **kwargs)
@@ -128,7 +100,8 @@ def _collecting(run: Callable[..., Any]) -> Callable[..., Any]:
             raise errors[0]
         return result
 
-    return run_backward
+    code = run_backward.__code__
+    return functools.wraps(run)(run_backward)
 
 
 def install() -> None:

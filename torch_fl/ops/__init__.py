@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import threading
 
-from ..survive import uninterrupted
+from ..interrupts import uninterrupted
 
 _lock = threading.RLock()
 _begun: list[bool] = []
