@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,18 +63,21 @@ def _properties(cl: Any, device: Any, nth: int) -> Properties:
 class _DeviceMemory:
     """Memory of a card: pyopencl's pool, and copies on the queue."""
 
-    def __init__(self, cl: Any, queue: Any) -> None:
+    def __init__(self, cl: Any, queue: Any, finish: Callable[[], None] | None = None) -> None:
         from pyopencl.tools import ImmediateAllocator, MemoryPool
 
         self._cl = cl
         self._queue = queue
+        self._before = finish or (lambda: None)
         self._pool = MemoryPool(ImmediateAllocator(queue))
         self.take = self._pool.allocate
 
     def write(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
+        self._before()
         self._cl.enqueue_copy(self._queue, handle, source, dst_offset=byte_offset, is_blocking=True)
 
     def read(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
+        self._before()
         self._cl.enqueue_copy(self._queue, target, handle, src_offset=byte_offset, is_blocking=True)
 
     def reserved(self) -> int | None:
@@ -90,11 +93,11 @@ class _HostMemory:
     A copy on the queue wakes the driver's worker (12 to 80 us); an idle finish is a tenth of a microsecond.
     """
 
-    def __init__(self, cl: Any, queue: Any) -> None:
+    def __init__(self, cl: Any, queue: Any, finish: Callable[[], None]) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         access = cl.map_flags.READ | cl.map_flags.WRITE
         context = queue.context
-        self._finish = queue.finish
+        self._finish = finish
 
         class Block(cl.Buffer):  # type: ignore[misc]
             __slots__ = ("bytes",)
@@ -133,12 +136,41 @@ class _HostMemory:
         return seen and bytes(back) == bytes(data[::-1])
 
 
-def _memory(cl: Any, queue: Any, kind: str) -> _DeviceMemory | _HostMemory:
-    if kind == "cpu":
-        shared = _HostMemory(cl, queue)
-        if shared.works(cl, queue):
-            return shared
-    return _DeviceMemory(cl, queue)
+def _memory(cl: Any, queue: Any, finish: Callable[[], None]) -> _DeviceMemory | _HostMemory:
+    shared = _HostMemory(cl, queue, finish)
+    return shared if shared.works(cl, queue) else _DeviceMemory(cl, queue, finish)
+
+
+class _Launches:
+    """Launches on their way to the queue, in order: a CPU driver gets small ones in bursts.
+
+    Its worker sleeps when the queue runs dry, and waking it costs more than a small kernel. Whoever reads, writes or
+    waits calls `flush` first, so values and order are those of launching at once. Waiting launches hold their buffers.
+    """
+
+    def __init__(self, burst: int, small: int) -> None:
+        self.burst = burst
+        self.small = small
+        self._waiting: list[tuple[Any, ...]] = []
+        self._lock = threading.RLock()
+
+    def add(self, small: bool, launch: tuple[Any, list[Handle], list[int], Sequence[bytes]]) -> None:
+        """Launch now or with the next burst: a function, and the handles, offsets and values to call it with."""
+        with self._lock:
+            self._waiting.append(launch)
+            if not small or len(self._waiting) >= self.burst:
+                self.flush()
+
+    def flush(self) -> None:
+        """Hand everything that waits to the queue. A launch that fails is raised; those after it stay."""
+        with self._lock:
+            waiting, done = self._waiting, 0
+            try:
+                for submit, handles, offsets, values in waiting:
+                    done += 1
+                    submit(handles, offsets, values)
+            finally:
+                del waiting[:done]
 
 
 class OpenCL(Backend):
@@ -186,11 +218,12 @@ class OpenCL(Backend):
         self.memory_errors = (cl.MemoryError,)
         self.context = cl.Context([properties.handle])
         self.queue = cl.CommandQueue(self.context, properties.handle)
-        self._memory = _memory(cl, self.queue, properties.kind)
+        cpu = properties.kind == "cpu"
+        self.launches = _Launches(burst=16 if cpu else 1, small=4 if cpu else 0)
+        self._memory = _memory(cl, self.queue, self.synchronize) if cpu else _DeviceMemory(cl, self.queue)
         self.allocate = self._allocator()  # type: ignore[method-assign]
         self.copy_h2d = self._memory.write  # type: ignore[method-assign]
         self.copy_d2h = self._memory.read  # type: ignore[method-assign]
-        self._lock = threading.Lock()
         self._block = 1 if properties.kind == "cpu" else min(64, properties.handle.max_work_group_size)
 
     def _allocator(self) -> Any:
@@ -220,11 +253,13 @@ class OpenCL(Backend):
         self._memory.read(target, handle, byte_offset)
 
     def copy_d2d(self, target: Handle, target_offset: int, source: Handle, source_offset: int, nbytes: int) -> None:
+        self.launches.flush()
         self._cl.enqueue_copy(
             self.queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
         )
 
     def synchronize(self) -> None:
+        self.launches.flush()
         self.queue.finish()
 
     def compile(self, source: str) -> Any:
@@ -235,7 +270,7 @@ class OpenCL(Backend):
 
     def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
         kernel = self._cl.Kernel(program, name)
-        set_arg, enqueue, queue, lock = kernel.set_arg, self._cl.enqueue_nd_range_kernel, self.queue, self._lock
+        set_arg, set_bytes = kernel.set_arg, kernel._set_arg_buf
         buffers: list[tuple[int, int]] = []
         offsets_at: list[tuple[int, int, int]] = []
         values_at: list[tuple[int, Any]] = []
@@ -244,34 +279,41 @@ class OpenCL(Backend):
             if isinstance(a, BufferArg):
                 buffers.append((at, a.slot))
                 offsets_at.append((at + 1, a.slot, a.offset))
-                kernel._set_arg_buf(at + 1, _NO_OFFSET)
+                set_bytes(at + 1, _NO_OFFSET)
                 at += 2
                 continue
             if isinstance(a, ValueArg):
                 values_at.append((at, a.get))
             else:
-                kernel._set_arg_buf(at, a)
+                set_bytes(at, a)
             at += 1
-        kernel._set_arg_buf(at, grid[0].to_bytes(8, "little"))
+        set_bytes(at, grid[0].to_bytes(8, "little"))
         block = self._block
         size = (-(-grid[0] // block) * block, grid[1], grid[2])
         local = (block, 1, 1)
         if grid[1] == grid[2] == 1:
             size, local = size[:1], local[:1]  # type: ignore[assignment]
         last = [0] * len(offsets_at)
+        launches, enqueue, queue = self.launches, self._cl.enqueue_nd_range_kernel, self.queue
+
+        def submit(found: Sequence[Handle], wanted: list[int], packed: Sequence[bytes]) -> None:
+            for (i, _), handle in zip(buffers, found):
+                set_arg(i, handle)
+            if wanted != last:
+                last[:] = wanted
+                for (i, _, _), offset in zip(offsets_at, wanted):
+                    set_bytes(i, offset.to_bytes(8, "little"))
+            for (i, _), data in zip(values_at, packed):
+                set_bytes(i, data)
+            enqueue(queue, kernel, size, local)
+
+        small = grid[0] * grid[1] * grid[2] <= launches.small
+        add = launches.add
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
-            with lock:
-                for i, slot in buffers:
-                    set_arg(i, handles[slot])
-                wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
-                if wanted != last:
-                    last[:] = wanted
-                    for (i, _, _), offset in zip(offsets_at, wanted):
-                        kernel._set_arg_buf(i, offset.to_bytes(8, "little"))
-                for i, get in values_at:
-                    kernel._set_arg_buf(i, get(values))
-                enqueue(queue, kernel, size, local)
+            found = [handles[slot] for _, slot in buffers]
+            wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
+            add(small, (submit, found, wanted, [get(values) for _, get in values_at] if values_at else ()))
 
         return run
 
@@ -283,9 +325,9 @@ class OpenCL(Backend):
         return self._memory.reserved()
 
     def empty_cache(self) -> None:
-        self.queue.finish()
+        self.synchronize()
         self._memory.drop()
 
     def close(self) -> None:
-        self.queue.finish()
+        self.synchronize()
         self._memory.drop()

@@ -26,6 +26,7 @@ from .tensor import Tensor, wrap, wrap_view
 
 MAX_RANK = 8
 Step = Callable[[list[Any], list[int], Sequence[Any]], None]
+Runner = Callable[[Sequence[Tensor], Sequence[Any], Any, Any], Any]
 INT_LIMIT = 2**31 - 1
 
 
@@ -461,7 +462,7 @@ def _packer(kind: str, get: Callable[[Sequence[Any]], Any]) -> Callable[[Sequenc
 
 
 class Plan:
-    """A recorded call. Calling it with tensors and launch-time values does the work and returns the result."""
+    """A recorded call: `run(tensors, values, args, kwargs)` does the work and returns the result."""
 
     def __init__(self, builder: Builder, results: Sequence[tuple[int, Spec | None, int]]) -> None:
         self.device = builder.device
@@ -473,25 +474,22 @@ class Plan:
         self.pack = builder.pack
         self.route = "kernel"
         self.reason = ""
-        simple = len(results) == 1 and self.pack([1]) == 1 and len(self.steps) == 1
-        self.single = simple and results[0][1] is not None and results[0][0] == self.n_inputs and len(self.allocs) == 1
-        self.inplace = simple and results[0][1] is None and not self.allocs
+        self.run: Runner = self._choose()
 
-    def __call__(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any = None, kwargs: Any = None) -> Any:
+    def _choose(self) -> Runner:
+        """The shortest way to replay: most calls are one launch into one new tensor, or into their argument."""
+        if len(self.results) != 1 or self.pack([1]) != 1 or len(self.steps) != 1:
+            return self._general
+        slot, spec, _ = self.results[0]
+        if spec is None and not self.allocs:
+            return _into_argument(self.steps[0], slot)
+        if spec is not None and len(self.allocs) == 1 and type(self.allocs[0]) is int and slot == self.n_inputs:
+            return _into_new(self.device, self.steps[0], self.allocs[0], spec)
+        return self._general
+
+    def _general(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
         handles = [t._buffer.handle for t in tensors]
         offsets = [t._offset for t in tensors]
-        if self.single:
-            buffer = self.device.allocate(self.allocs[0])  # type: ignore[arg-type]
-            handles.append(buffer.handle)
-            offsets.append(0)
-            self.steps[0](handles, offsets, values)
-            return wrap(buffer, self.results[0][1])  # type: ignore[arg-type]
-        if self.inplace:
-            self.steps[0](handles, offsets, values)
-            return tensors[self.results[0][0]]
-        return self._general(tensors, handles, offsets, values)
-
-    def _general(self, tensors: Sequence[Tensor], handles: list[Any], offsets: list[int], values: Sequence[Any]) -> Any:
         buffers: list[Any] = [self.device.allocate(n) if type(n) is int else n for n in self.allocs]
         handles += [b.handle for b in buffers]
         offsets += [0] * len(buffers)
@@ -508,6 +506,32 @@ class Plan:
                 base = tensors[slot]
                 flat.append(wrap_view(base, spec, base._offset + offset))
         return self.pack(flat)
+
+
+def _into_new(device: Device, step: Step, nbytes: int, spec: Spec) -> Runner:
+    """Replay of one launch whose result is one new tensor."""
+    allocate = device.allocate
+
+    def run(tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Tensor:
+        handles = [t._buffer.handle for t in tensors]
+        offsets = [t._offset for t in tensors]
+        buffer = allocate(nbytes)
+        handles.append(buffer.handle)
+        offsets.append(0)
+        step(handles, offsets, values)
+        return wrap(buffer, spec)
+
+    return run
+
+
+def _into_argument(step: Step, slot: int) -> Runner:
+    """Replay of one launch that writes into an argument and returns it."""
+
+    def run(tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Tensor:
+        step([t._buffer.handle for t in tensors], [t._offset for t in tensors], values)
+        return tensors[slot]
+
+    return run
 
 
 def numpy_view(array: np.ndarray[Any, Any], ref: Ref, offset: int) -> np.ndarray[Any, Any]:
