@@ -211,9 +211,11 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
 def install() -> None:
     """Put the route and the overridden methods into the tensor class; tell optimizers about it."""
     from . import tensor_methods
+    from .compat import autocast
     from .compat.optim import allow_foreach
 
     tensor_methods.install()
+    autocast.install()
     allow_foreach(Tensor)
     Tensor.__torch_dispatch__ = classmethod(_torch_dispatch)  # type: ignore[assignment]
 

@@ -63,24 +63,25 @@ def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     from . import survive
-    from .compat import npu
+    from .compat import accelerator, module_apply, npu, pinned
+    from .runtime import random
 
     guard = survive.DeviceGuard()
     _setup_privateuseone_for_python_backend("npu", backend_module=npu, device_guard=guard)
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(_boxed, "PrivateUse1")
+    # Ops that autocast leaves alone; what it casts is registered at the first use of the device.
+    everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     # Calls that exclude the Python key (torch.tensor(..., device="npu")) end in an assert unless these exist.
     aten = torch.library.Library("aten", "IMPL", "PrivateUse1")
     for name in _EXPLICIT:
         func = _overload(name)
         aten.impl(name, _bound(func))
-    _libraries.extend([everything, aten, guard])
-    from .compat import module_apply
-    from .runtime import random
-
+    _libraries.extend([everything, aten, guard, *pinned.install()])
     survive.install()
     random.install()
     module_apply.patch_module_apply()
+    accelerator.install()
 
 
 _EXPLICIT = (

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import torch
@@ -110,6 +111,27 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     return numpy(self)
 
 
+_NO_CAPSULE = (
+    "a tensor on {} has no pointer that a DLPack consumer could read; use Tensor.cpu() to copy it to host memory first"
+)
+
+
+def __dlpack__(self: Tensor, **options: Any) -> Any:
+    """Raises BufferError: a capsule would hold a null pointer."""
+    raise BufferError(_NO_CAPSULE.format(self.device))
+
+
+def _refuse_capsules() -> None:
+    """The legacy torch.utils.dlpack.to_dlpack, which is C++ and would export the null pointer."""
+    original = torch.utils.dlpack.to_dlpack
+
+    @functools.wraps(original)
+    def to_dlpack(tensor: torch.Tensor) -> Any:
+        return tensor.__dlpack__() if isinstance(tensor, Tensor) else original(tensor)
+
+    torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack  # type: ignore[attr-defined]
+
+
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the values; waits for the device."""
     return self.detach().cpu().tolist()
@@ -202,7 +224,9 @@ def install() -> None:
     """Put the overrides into the class."""
     for fn in (
         to, cpu, get_device, new_tensor, numpy, __array__, tolist, __repr__, __format__, __reduce_ex__, __deepcopy__,
+        __dlpack__,
     ):  # fmt: skip
         setattr(Tensor, fn.__name__, fn)
     Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment]
     Tensor.device = property(lambda self: torch_device(self._spec.device))  # type: ignore[assignment]
+    _refuse_capsules()

@@ -5,6 +5,7 @@ Importing it opens nothing; every function opens the devices when it needs them.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -148,9 +149,27 @@ def memory_reserved(device: DeviceLike = None) -> int:
     return int(_device(device).reserved_bytes())
 
 
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """The most bytes that were taken from the driver since the start or reset_peak_memory_stats."""
+    return int(_device(device).memory.peak_reserved())
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """The statistics that are kept here, under torch.cuda's names: bytes, current and peak, of all pools together."""
+    allocated = {"current": memory_allocated(device), "peak": max_memory_allocated(device)}
+    reserved = {"current": memory_reserved(device), "peak": max_memory_reserved(device)}
+    kinds = {"active_bytes": allocated, "allocated_bytes": allocated, "reserved_bytes": reserved}
+    return OrderedDict((f"{kind}.all.{k}", v) for kind, values in kinds.items() for k, v in values.items())
+
+
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Start max_memory_allocated anew."""
+    """Start max_memory_allocated and max_memory_reserved anew."""
     _device(device).reset_peak()
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Does nothing: memory_stats has no accumulated counts."""
+    _device(device)
 
 
 def empty_cache() -> None:

@@ -62,6 +62,7 @@ class Memory:
         self.backend = device.backend
         self.active = 0
         self.peak = 0
+        self._peak_reserved = 0
         self.limit: int | None = None
         self.caches = device.backend.reserved_bytes() is None
         """Whether free blocks are kept here: the adapter has no pool of its own."""
@@ -157,12 +158,19 @@ class Memory:
             kept = sum(room * len(shelf) for room, shelf in self._shelves.items())
             self._taken = kept + sum(rounded(b.nbytes) for b in mine)
 
+    def peak_reserved(self) -> int:
+        """Most bytes taken from the driver at once: they only grow between two calls of `empty_cache`."""
+        self._peak_reserved = max(self._peak_reserved, self.reserved())
+        return self._peak_reserved
+
     def reset_peak(self) -> None:
-        """Start `peak` anew."""
+        """Start `peak` and `peak_reserved` anew."""
         self.peak = self.active
+        self._peak_reserved = 0
 
     def empty_cache(self) -> None:
         """Give memory that no buffer uses back to the driver."""
+        self.peak_reserved()
         self.backend.synchronize()
         with self._lock:
             for room, shelf in list(self._shelves.items()):
