@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 
+from . import register
 from .runtime.devices import Buffer, Device
 from .spec import Spec, contiguous_spec
 
 _make: Callable[..., Any] = torch.Tensor._make_wrapper_subclass
 _inference_on: Callable[[], bool] = torch.is_inference_mode_enabled
+register.ensure()  # raises DeviceError with the reason where torch does not know the device type
 NPU0 = torch.device("npu", 0)
 _DEVICES: dict[int, torch.device] = {}
 
