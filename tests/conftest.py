@@ -25,6 +25,12 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 
 
 @pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """Every test draws the same inputs in every run."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
 def _forbid_fallback() -> Any:
     """Ops must not fall back unless a test says so (`allow_fallback`)."""
     before = fallback.get_fallback()
