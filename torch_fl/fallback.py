@@ -133,6 +133,8 @@ def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
 def upload(tensor: torch.Tensor, device: Device) -> Tensor:
     """A plain CPU tensor on a device, strides kept where they are dense; blocking."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor._is_zerotensor():
+        tensor = tensor.clone()
     spec = spec_of(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, device)
     if not spec.is_dense:
         tensor = torch.empty_like(tensor, device=_CPU).copy_(tensor)

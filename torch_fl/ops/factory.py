@@ -237,6 +237,13 @@ def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0,
     return upload(torch.kaiser_window(window_length, periodic, beta, **options, device="cpu"), device)
 
 
+# -- gradients that are zero ----------------------------------------------------------------------------------------
+@handler("aten::_efficientzerotensor")
+def efficient_zeros(size: list[int], **options: Any) -> torch.Tensor:
+    """Zeros that have memory: torch's have none, which only its own kernels know."""
+    return torch.zeros(size, dtype=options.get("dtype"), device=options.get("device") or "npu")
+
+
 # -- new_* ---------------------------------------------------------------------------------------------------------
 @handler("aten::new_empty_strided")
 def new_empty_strided(
