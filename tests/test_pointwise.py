@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import assert_same, to
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+from conftest import assert_same
 
 INF, NAN = math.inf, math.nan
 _F = torch.nn.functional
@@ -203,38 +201,3 @@ def test_numbers_make_no_new_plans(device: torch.device) -> None:
 def test_a_wrong_expression_is_caught(device: torch.device) -> None:
     with pytest.raises(AssertionError):
         assert_same(lambda t: t.sin() if t.device.type == "npu" else t.cos(), torch.randn(3), device=device)
-
-
-# -- OpInfo -------------------------------------------------------------------------------------------------------
-_MORE = """where masked_fill clamp lerp addcmul addcdiv nn.functional.gelu nn.functional.silu nn.functional.mish
-nn.functional.relu nn.functional.relu6 nn.functional.elu nn.functional.celu nn.functional.selu nn.functional.softplus
-nn.functional.hardshrink nn.functional.softshrink nn.functional.hardsigmoid nn.functional.hardswish
-nn.functional.leaky_relu nn.functional.logsigmoid nn.functional.threshold nn.functional.hardtanh nn.functional.glu
-nn.functional.prelu nn.functional.softsign nn.functional.tanhshrink rsub clamp_min clamp_max isclose to bfloat16 half
-bool int long float double byte char short""".split()  # noqa: SIM905
-_LEFT_OUT = ("bessel", "polynomial", "airy")
-"""Functions without an elementary form: they run on the CPU."""
-_INEXACT = {("logit", torch.bfloat16): "the CPU rounds to bfloat16 between its steps"}
-_OPINFO_DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.bool)
-_OPS = [
-    (op, dtype)
-    for op in op_db
-    if (isinstance(op, (BinaryUfuncInfo, UnaryUfuncInfo)) or op.name in _MORE)
-    and not any(part in op.name for part in _LEFT_OUT)
-    for dtype in _OPINFO_DTYPES
-    if op.supports_dtype(dtype, "cpu")
-]
-
-
-@pytest.mark.device
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("op", "dtype"), _OPS, ids=[f"{op.full_name}-{str(d)[6:]}" for op, d in _OPS])
-def test_opinfo(op: Any, dtype: torch.dtype, device: torch.device) -> None:
-    if (op.name, dtype) in _INEXACT:
-        pytest.skip(_INEXACT[op.name, dtype])
-    for sample in list(op.sample_inputs("cpu", dtype))[:6]:
-        args = (sample.input, *sample.args)
-        here, kwargs = to(args, device), to(sample.kwargs, device)
-        want = op.op(*args, **sample.kwargs)
-        got = op.op(*here, **kwargs)
-        torch.testing.assert_close(to(got, "cpu"), want, equal_nan=True, check_stride=True)
