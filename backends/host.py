@@ -56,7 +56,7 @@ class _Memory:
 
     def __init__(self, nbytes: int) -> None:
         try:
-            self.storage = torch.UntypedStorage(nbytes, device="cpu")  # type: ignore[no-untyped-call]
+            self.storage = torch.UntypedStorage(nbytes, device="cpu")
         except RuntimeError as error:
             raise MemoryError(str(error).splitlines()[0]) from error
         self.address = self.storage.data_ptr()

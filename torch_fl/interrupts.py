@@ -8,7 +8,7 @@ next bytecode, and only then lets it raise. Where no bytecode comes (time.sleep,
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found] # signal.getsignal costs five times as much
+import _signal  # type: ignore[import-not-found] # the functions of `signal` cost five times as much
 import ctypes
 import os
 import signal
@@ -21,6 +21,7 @@ from typing import Any
 _SIGINT = int(signal.SIGINT)
 _RESEND_S = 0.05
 _current: Callable[[int], Any] = _signal.getsignal
+_set: Callable[[int, Any], Any] = _signal.signal
 
 _api = ctypes.pythonapi
 _add_pending = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(("Py_AddPendingCall", _api))
@@ -93,14 +94,14 @@ def _wrap(handler: Any) -> None:
         return
     if callable(handler) and not isinstance(handler, _Gate):
         handler = _Gate(handler)
-        signal.signal(signal.SIGINT, handler)
+        _set(_SIGINT, handler)
     _known = handler
 
 
 @contextmanager
 def uninterrupted(*frames: Any) -> Iterator[None]:
     """A Ctrl-C inside the block is delivered at its end; with code objects, only one that would hit their frames."""
-    handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    handler = _current(_SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(handler):
         yield
         return
@@ -113,18 +114,18 @@ def uninterrupted(*frames: Any) -> Iterator[None]:
         _handling[0] += 1
         try:
             # If it raises, no other handler may run while C++ unwinds with that exception pending.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _set(_SIGINT, _signal.SIG_IGN)
             result = handler(number, frame)
-            signal.signal(signal.SIGINT, deliver)
+            _set(_SIGINT, deliver)
             return result
         finally:
             _handling[0] -= 1
 
     deliver.postpones = True  # type: ignore[attr-defined]
-    signal.signal(signal.SIGINT, deliver)
+    _set(_SIGINT, deliver)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        _set(_SIGINT, handler)
     if late:
         handler(late[0], None)
