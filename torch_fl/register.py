@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 SUPPORTED = ((2, 11), (2, 14))
-"""torch versions this release was tested with: from, up to (exclusive)."""
+"""torch versions this release supports: from, up to (exclusive)."""
 
 _problem: str | None = "torch_fl was not loaded"
 _libraries: list[Any] = []
@@ -63,7 +63,7 @@ def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     from . import survive
-    from .compat import accelerator, module_apply, npu, pinned
+    from .compat import accelerator, dlpack, module_apply, npu, pinned
     from .runtime import random
 
     guard = survive.DeviceGuard()
@@ -82,6 +82,7 @@ def _register() -> None:
     random.install()
     module_apply.patch_module_apply()
     accelerator.install()
+    dlpack.install()
 
 
 _EXPLICIT = (
