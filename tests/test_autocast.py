@@ -171,6 +171,15 @@ def test_kept_casts_follow_writes_and_grad_modes(device: torch.device) -> None:
     torch.testing.assert_close(layer.weight.grad.cpu(), torch.ones(3, 3))
 
 
+def test_gradients_of_casts_stay_on_the_chip(device: torch.device) -> None:
+    x = torch.ones(3, device=device, requires_grad=True)
+    (grad,) = torch.autograd.grad(x.to(BF16).sum(), x)
+    assert grad.device == device
+    with torch.autocast("npu", dtype=BF16):
+        (grad,) = torch.autograd.grad(torch.dot(x, x).exp(), x)
+    assert (grad.device, grad.dtype) == (device, FP32)
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="npu", cast_inputs=FP32)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from typing import Any
 
 import torch
@@ -111,25 +110,12 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     return numpy(self)
 
 
-_NO_CAPSULE = (
-    "a tensor on {} has no pointer that a DLPack consumer could read; use Tensor.cpu() to copy it to host memory first"
-)
-
-
 def __dlpack__(self: Tensor, **options: Any) -> Any:
     """Raises BufferError: a capsule would hold a null pointer."""
-    raise BufferError(_NO_CAPSULE.format(self.device))
-
-
-def _refuse_capsules() -> None:
-    """The legacy torch.utils.dlpack.to_dlpack, which is C++ and would export the null pointer."""
-    original = torch.utils.dlpack.to_dlpack
-
-    @functools.wraps(original)
-    def to_dlpack(tensor: torch.Tensor) -> Any:
-        return tensor.__dlpack__() if isinstance(tensor, Tensor) else original(tensor)
-
-    torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack  # type: ignore[attr-defined]
+    raise BufferError(
+        f"a tensor on {self.device} has no pointer that a DLPack consumer could read; use Tensor.cpu() to copy it to "
+        "host memory first"
+    )
 
 
 def tolist(self: Tensor) -> Any:
@@ -229,4 +215,3 @@ def install() -> None:
         setattr(Tensor, fn.__name__, fn)
     Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment]
     Tensor.device = property(lambda self: torch_device(self._spec.device))  # type: ignore[assignment]
-    _refuse_capsules()

@@ -15,7 +15,7 @@ import torch
 from ..tensor import Tensor
 
 _KEY = "AutocastPrivateUse1"
-_ALONE = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+_ALONE = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(_KEY))
 
 LOWER = (
     "_convolution", "_convolution.deprecated", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d",
@@ -86,7 +86,7 @@ def _grad_mode() -> int:
     return 2 if torch.is_inference_mode_enabled() else int(torch.is_grad_enabled())
 
 
-def _is_parameter(value: torch.Tensor, dtype: torch.dtype) -> bool:
+def _is_parameter(value: Any, dtype: torch.dtype) -> bool:
     """Whether a cast is worth keeping, by torch's rule: float32 leaves that require grad, to the autocast dtype."""
     return (
         value.requires_grad
@@ -103,7 +103,7 @@ def _kept(value: Any, dtype: torch.dtype) -> torch.Tensor:
     """The kept cast of a parameter, made anew where the parameter was written or replaced since."""
     key = (id(value), dtype, _grad_mode())
     found = _casts.get(key)
-    if found is not None and found[0] is value and found[1] is value._buffer and found[2] == value._version:
+    if found is not None and found[1] is value._buffer and found[2] == value._version and found[0] is value:
         return found[3]
     made: torch.Tensor = value.to(dtype)
     with _lock:

@@ -15,7 +15,7 @@ from ..routes import give_layout, home, set_content
 from ..runtime.devices import Device
 from ..schema import NotOurs
 from ..spec import Spec, contiguous_spec, spec_of
-from ..tensor import Tensor, empty, empty_spec, wrap, wrap_view
+from ..tensor import NPU0, Tensor, empty, empty_spec, wrap, wrap_view
 
 _ATEN = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -146,7 +146,9 @@ def to_copy(
     """A copy in another dtype, on another device, or in another memory format."""
     if layout not in _STRIDED:
         return _ATEN._to_copy.default(download(self), layout=layout, dtype=dtype)  # type: ignore[no-any-return, arg-type]
-    if type(self) is Tensor and _same_device(self, device):
+    # Only C++ names a layout: these are its own options of a tensor (backward of a cast), in which every index is 0.
+    options = layout is not None and device == NPU0
+    if type(self) is Tensor and (options or _same_device(self, device)):
         return planned(_TO_COPY, (self,), {"dtype": dtype, "memory_format": memory_format})  # type: ignore[no-any-return]
     if device is not None and device.type == "npu":
         where = home(device)
