@@ -14,11 +14,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import opinfo
-from opinfo import Node
+from opinfo import Node, declared
 
 NODE_SECONDS = 180
 
@@ -26,15 +27,13 @@ NODE_SECONDS = 180
 class Worker:
     """One process that checks nodes, restarted when it dies."""
 
-    def __init__(self, prepare: str = "") -> None:
-        self.prepare = prepare
+    def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
 
     def check(self, node: Node, count: int | None) -> dict[str, Any]:
         """The node's result, also where it kills the process."""
         process = self.process or self._start()
-        request = {"node": node, "count": count, "prepare": self.prepare}
-        self.prepare = ""
+        request = {"node": node, "count": count}
         assert process.stdin
         assert process.stdout
         try:
@@ -61,23 +60,33 @@ class Worker:
         self.process = None
         if process.poll() is None:
             process.kill()
-            process.wait()
+            _close(process)
             return f"Timeout: longer than {NODE_SECONDS} s"
-        return f"Died: the process ended with {process.wait()}"
+        return f"Died: the process ended with {_close(process)}"
 
     def close(self) -> None:
         """End the process."""
         if self.process is not None:
-            assert self.process.stdin
-            self.process.stdin.close()
-            self.process.wait()
+            _close(self.process)
+            self.process = None
+
+
+def _close(process: subprocess.Popen[str]) -> int:
+    with suppress(BrokenPipeError), process:
+        pass
+    return process.wait()
 
 
 def run(
-    nodes: Iterable[Node], workers: int = 2, count: int | None = None, told: Callable[[Any], None] = lambda _: None
+    nodes: Iterable[tuple[Node, int | None]],
+    workers: int = 2,
+    told: Callable[[Any], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """Check nodes in several processes; `told` hears every result as it comes, from the thread of its worker."""
-    waiting: queue.SimpleQueue[Node] = queue.SimpleQueue()
+    """Check nodes, each with a number of samples (None: its group's), in several processes.
+
+    `told` hears every result as it comes, from the thread of its worker.
+    """
+    waiting: queue.SimpleQueue[tuple[Node, int | None]] = queue.SimpleQueue()
     for node in nodes:
         waiting.put(node)
 
@@ -85,7 +94,7 @@ def run(
         worker, results = Worker(), []
         while True:
             try:
-                node = waiting.get_nowait()
+                node, count = waiting.get_nowait()
             except queue.Empty:
                 worker.close()
                 return results
@@ -96,15 +105,6 @@ def run(
         return [r for found in pool.map(work, range(workers)) for r in found]
 
 
-def declared(node: Node) -> str:
-    """Why a node is expected to fail, or ""."""
-    group = opinfo.expected()["failures"].get(node.group, {})
-    for dtypes, names in group.items():
-        if node.dtype in dtypes.split() and node.name in names:
-            return str(names[node.name])
-    return ""
-
-
 class Report:
     """Results by what they mean."""
 
@@ -112,10 +112,13 @@ class Report:
         self.failed = [r for r in results if r["error"] and not declared(Node(*r["node"]))]
         self.unexpected = [r for r in results if not r["error"] and declared(Node(*r["node"]))]
         self.counts: dict[tuple[str, str], Counter[str]] = {}
+        self.passed = sum(not r["error"] for r in results)
         self.compiled = max((r["compiled"] for r in results), default=0)
         for r in results:
             node = Node(*r["node"])
-            kind = "passed" if not r["error"] else "declared" if declared(node) else "failed"
+            kind = "passed" if r["checked"] else "without samples"
+            if r["error"]:
+                kind = "declared" if declared(node) else "failed"
             counts = self.counts.setdefault((node.group, node.dtype), Counter())
             counts.update({kind: 1, "samples": r["checked"], "fell back": int(r["fallbacks"] > 0)})
 
@@ -140,7 +143,7 @@ def main(dtypes: Sequence[str]) -> int:
     parser.add_argument("--json", help="also write every result to this file, as lines")
     args = parser.parse_args()
     chosen = [
-        node
+        (node, args.count)
         for group in args.groups.split(",")
         for dtype in args.dtypes.split(",")
         if group == "forward" or dtype == "float32"
@@ -148,7 +151,7 @@ def main(dtypes: Sequence[str]) -> int:
         if not args.names or node.name in args.names
     ]
     with open(args.json or "/dev/null", "w", encoding="utf-8", buffering=1) as log:
-        results = run(chosen, args.workers, args.count, lambda r: log.write(json.dumps(r) + "\n") and None)
+        results = run(chosen, args.workers, lambda r: log.write(json.dumps(r) + "\n") and None)
     report = Report(results)
     print(report)
     return 1 if report.failed or report.unexpected else 0

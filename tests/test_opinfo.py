@@ -1,0 +1,56 @@
+"""Every op of torch's op database on the device: values, layouts, gradients and inputs as on the CPU.
+
+What may fail is declared in opinfo_expected.json with a reason; a declared failure that passes fails here too. Other
+dtypes and groups: `python tests/opinfo.py --help`.
+"""
+
+from __future__ import annotations
+
+import opinfo
+import opinfo_run
+import pytest
+
+PARTS = [
+    ("forward", "float32", 5),
+    ("gradient", "float32", 4),
+    ("inplace", "float32", 3),
+    ("forward", "int64", 3),
+    ("forward", "bool", 3),
+    ("forward", "float16", 3),
+]
+"""(group, dtype, samples per node) that run here; few samples, so that all of them take minutes."""
+
+
+@pytest.mark.device
+def test_ops_of_the_database_compute_what_the_cpu_computes(capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [(node, count) for group, dtype, count in PARTS for node in opinfo.nodes(group, dtype)]
+    report = opinfo_run.Report(opinfo_run.run(nodes))
+    with capsys.disabled():
+        print(f"\n{report}")
+    assert not report.failed, f"{len(report.failed)} nodes fail:\n{report}"
+    assert not report.unexpected, f"declared failures pass, delete them:\n{report}"
+    assert report.passed > 0.9 * len(nodes)
+
+
+def test_declarations_name_entries_and_give_reasons() -> None:
+    known = opinfo.entries()
+    expected = opinfo.expected()
+    tables = [expected["undefined"], *(t for g in expected["failures"].values() for t in g.values())]
+    assert set(expected["failures"]) <= set(opinfo.CHECKS)
+    for table in tables:
+        assert not set(table) - set(known), "no such entry"
+        assert all(len(reason) > 5 for reason in table.values())
+
+
+@pytest.mark.device
+def test_a_worker_that_dies_is_one_failure() -> None:
+    worker, node = opinfo_run.Worker(), opinfo.Node("forward", "float32", "neg")
+    try:
+        assert not worker.check(node, 1)["error"]
+        assert worker.process is not None
+        worker.process.kill()
+        worker.process.wait()
+        assert worker.check(node, 1)["error"].startswith("Died")
+        assert not worker.check(node, 1)["error"]
+    finally:
+        worker.close()
