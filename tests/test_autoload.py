@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from subprocesses import output_of
 
+pytestmark = pytest.mark.device  # many processes, each of which loads torch
+
 HEAVY = ("pyopencl", "cupy", "rich", "numpy.testing", "torch_fl.dispatch", "torch_fl.ops", "torch_fl.backends.opencl")
 
 

@@ -15,6 +15,8 @@ import torch_fl
 from torch_fl.runtime import devices as module
 from torch_fl.runtime.adapter import Discovery
 
+pytestmark = pytest.mark.device  # many processes, each of which loads torch
+
 SHOW = """
 import json, torch_fl
 from torch_fl.runtime.devices import discoveries

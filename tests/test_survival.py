@@ -12,6 +12,8 @@ from survival_cases import CASES
 
 from torch_fl.runtime.devices import devices
 
+pytestmark = pytest.mark.device  # many processes, each of which loads torch
+
 DEVICES = [f"npu:{d.index}" for d in devices()]
 
 
