@@ -263,3 +263,20 @@ with torch.autocast("npu", dtype=torch.bfloat16):
     print((x @ x).dtype, (x @ x).exp().dtype)
 """
     assert output_of(code, TORCH_FL_BACKENDS="host").split() == ["torch.bfloat16", "torch.float32"]
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("inside", [True, False])
+def test_compiled_regions(device: torch.device, inside: bool) -> None:
+    torch._dynamo.reset()
+    layer, x = torch.nn.Linear(4, 4, device=device), torch.randn(2, 4, device=device)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("npu", dtype=BF16, enabled=inside):
+            return layer(x).relu()
+
+    with torch.autocast("npu", dtype=BF16, enabled=not inside):
+        out = torch.compile(layer if not inside else run, backend="eager")(x)
+    out.sum().backward()
+    assert out.dtype is BF16
+    assert layer.weight.grad.dtype is FP32

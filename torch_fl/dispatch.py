@@ -213,11 +213,13 @@ def install() -> None:
     from . import tensor_methods
     from .compat import autocast
     from .compat.optim import allow_foreach
+    from .compat.untraced import untraced
 
     tensor_methods.install()
     autocast.install()
     allow_foreach(Tensor)
-    Tensor.__torch_dispatch__ = classmethod(_torch_dispatch)  # type: ignore[assignment]
+    untraced(boxed)
+    Tensor.__torch_dispatch__ = classmethod(untraced(_torch_dispatch))  # type: ignore[assignment]
 
 
 def current_device() -> Device:

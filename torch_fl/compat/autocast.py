@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..tensor import Tensor
+from .untraced import untraced
 
 _KEY = "AutocastPrivateUse1"
 _ALONE = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(_KEY))
@@ -225,7 +226,7 @@ def install() -> None:
     _libraries.append(library)
     for names, policy in POLICIES:
         for name in names:
-            library.impl(name, policy(overload(name)))
+            library.impl(name, untraced(policy(overload(name))))
     theirs = torch.clear_autocast_cache
 
     def clear_autocast_cache() -> None:
