@@ -13,6 +13,9 @@ from ..errors import Error, message
 
 DTYPES = ("float32", "float16", "bfloat16", "int64", "int32", "bool", "float64", "complex64")
 
+SPREAD = 8
+"""Samples are taken from this many times as many: options come late in most entries."""
+
 
 @cache
 def entries() -> Mapping[str, Any]:
@@ -35,10 +38,13 @@ def supports(entry: Any, dtype: str) -> bool:
 
 
 def samples_of(entry: Any, dtype: str, count: int, requires_grad: bool = False) -> Iterator[Any]:
-    """The entry's first samples of strided tensors, the same ones at every call."""
+    """Up to `count` of the entry's samples of strided tensors, spread over its first ones; the same at every call."""
     torch.manual_seed(0)
-    found = entry.sample_inputs("cpu", getattr(torch, dtype), requires_grad=requires_grad)
-    return (s for s in islice(found, count) if all(_is_plain(t) for t in tensors_in((s.input, s.args, s.kwargs))))
+    made = entry.sample_inputs("cpu", getattr(torch, dtype), requires_grad=requires_grad)
+    first = islice(made, SPREAD * count)
+    found = [s for s in first if all(_is_plain(t) for t in tensors_in((s.input, s.args, s.kwargs)))]
+    steps = min(count, len(found))
+    return (found[i * (len(found) - 1) // max(1, steps - 1)] for i in range(steps))
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
