@@ -42,13 +42,16 @@ def samples_of(entry: Any, dtype: str, count: int, requires_grad: bool = False) 
     torch.manual_seed(0)
     made = entry.sample_inputs("cpu", getattr(torch, dtype), requires_grad=requires_grad)
     first = islice(made, SPREAD * count)
-    found = [s for s in first if all(_is_plain(t) for t in tensors_in((s.input, s.args, s.kwargs)))]
+    found = [s for s in first if _is_plain(s)]
     steps = min(count, len(found))
     return (found[i * (len(found) - 1) // max(1, steps - 1)] for i in range(steps))
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+def _is_plain(sample: Any) -> bool:
+    """Whether all its tensors are strided ones, and a tensor or an argument says which device is meant."""
+    tensors = list(tensors_in((sample.input, sample.args, sample.kwargs)))
+    plain = all(type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided for t in tensors)
+    return plain and (bool(tensors) or "device" in sample.kwargs or torch.device("cpu") in sample.args)
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
