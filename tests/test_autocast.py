@@ -180,6 +180,12 @@ def test_gradients_of_casts_stay_on_the_chip(device: torch.device) -> None:
     assert (grad.device, grad.dtype) == (device, FP32)
 
 
+def test_parameters_made_in_inference_mode(device: torch.device) -> None:
+    with torch.inference_mode(), torch.autocast("npu", dtype=BF16):
+        layer = torch.nn.Linear(3, 3, device=device)
+        assert layer(torch.ones(1, 3, device=device)).dtype is BF16
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="npu", cast_inputs=FP32)

@@ -84,8 +84,6 @@ def test_accelerator_device(current: torch.device) -> None:
     assert torch.npu.current_device() == current.index
     accelerator.synchronize()
     accelerator.synchronize(current)
-    accelerator.current_stream().synchronize()
-    torch.Event("npu").record()
 
 
 def test_accelerator_capability_names_dtypes_that_work(current: torch.device) -> None:

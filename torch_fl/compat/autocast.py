@@ -95,6 +95,7 @@ def _is_parameter(value: Any, dtype: torch.dtype) -> bool:
         and value.is_leaf
         and isinstance(value, Tensor)
         and not value._is_view()
+        and not value.is_inference()  # has no version to compare
         and torch.is_autocast_cache_enabled()
         and dtype is torch.get_autocast_dtype("npu")
     )

@@ -2,7 +2,8 @@
 
 torch asks the accelerator's hooks for a pinned allocator; hooks written in Python have none, and the call raises.
 Where the machine has CUDA, memory is pinned for CUDA as before; elsewhere the result is a plain copy: nothing is
-faster for it, and nothing is wrong (`is_pinned()` says False).
+faster for it, and nothing is wrong (`is_pinned()` says False). Factories with `pin_memory=True` ask the hooks below
+any kernel and still raise.
 """
 
 from __future__ import annotations
