@@ -249,8 +249,8 @@ def test_grids(compiler: Backend, grid: tuple[int, int, int]) -> None:
 
 
 def test_an_empty_grid_launches_nothing(compiler: Backend) -> None:
+    from torch_fl.builder import Builder
     from torch_fl.infer import Inferred
-    from torch_fl.plan import Builder
 
     builder = Builder(Device(90, compiler), [], Inferred((), tuple))
     builder.launch("kernel never() {\n  this does not compile\n}\n", "never", (0, 4), [])

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from torch_fl.builder import Builder
 from torch_fl.errors import Unsupported
-from torch_fl.plan import Builder, Ref, numpy_view
+from torch_fl.refs import Ref, numpy_view
 from torch_fl.registry import kernel
 from torch_fl.runtime.adapter import Backend, Discovery, Handle, Properties
 

@@ -14,10 +14,12 @@ from typing import Any
 import torch
 
 from . import fallback
+from .builder import Builder
 from .errors import Unsupported
 from .infer import Inferred, infer, map_tensors, run_on_meta
 from .interrupts import uninterrupted
-from .plan import Builder, Plan, Ref, Value
+from .plan import Plan
+from .refs import Ref, Value
 from .registry import Kernel, find_kernels, find_overload
 from .runtime.devices import Device, device_at
 from .schema import bind_all, functional_of, is_view, params_of

@@ -17,7 +17,8 @@ from .vectors import registers, vector_source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..plan import Builder, Layout, Ref, Value
+    from ..builder import Builder
+    from ..refs import Layout, Ref, Value
 
 MAX_DIM = 256
 """Head dimensions above this do not fit the private panels."""
@@ -93,6 +94,6 @@ class _Call:
 
 def _layout(first: Ref, *others: Ref) -> Layout:
     """Sizes of `first` and strides of all, (dim, length, head, batch)."""
-    from ..plan import Layout
+    from ..refs import Layout
 
     return Layout(first.shape[::-1], tuple(r.strides[::-1] for r in (first, *others)))

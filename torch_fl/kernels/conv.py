@@ -18,7 +18,8 @@ from .types import ctype
 from .window import Window, layout
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Layout, Ref
+    from ..builder import Builder
+    from ..refs import Layout, Ref
 
 _SOURCE = "conv.c"
 _ALL = range(3)
@@ -96,7 +97,7 @@ def _constant(b: Builder, y: Ref, bias: Ref | None) -> None:
 
 def _frame(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> Ref:
     """x as segments of positions, one per channel and phase, in the compute dtype."""
-    from ..plan import Layout
+    from ..refs import Layout
 
     channels = x.shape[1]
     framed = b.temp((channels * frame.n_phases * frame.segment + frame.tail,), acc_dtype(x.dtype))
@@ -112,7 +113,7 @@ def _frame(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> Ref:
 
 def _taps(w: Ref, frame: Frame, channel: int) -> tuple[Layout, Layout]:
     """What the kernels need to know about weight and window; `channel`: elements of a channel in the frame."""
-    from ..plan import Layout
+    from ..refs import Layout
 
     window, order = frame.window, (5, 4, 3, 2, 1, 0)
     shifts = (*frame.steps[:3], channel, frame.segment, 0)
@@ -157,7 +158,7 @@ def _split_tiles(
 
 
 def _tile_layout(y: Ref, frame: Frame, groups: int, channels: int, outer: int, strides: tuple[int, int]) -> Layout:
-    from ..plan import Layout
+    from ..refs import Layout
 
     n, c, d, h, w = y.strides
     sizes = (*frame.out[::-1], frame.samples, channels, groups, outer)
@@ -223,7 +224,7 @@ def _pointwise_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref) -> None:
 def _weight_grad(
     b: Builder, grad: Ref, framed: Ref, offset: Ref, result: Ref, frame: Frame, defines: dict[str, Any]
 ) -> None:
-    from ..plan import Layout
+    from ..refs import Layout
 
     groups, channels, inner = result.shape[:3]
     depth = frame.window.size * inner

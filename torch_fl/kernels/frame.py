@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .window import Triple, Window, triple
 
 if TYPE_CHECKING:
-    from ..plan import Ref
+    from ..refs import Ref
 
 _ALL = range(3)
 

@@ -16,7 +16,8 @@ from .types import ctype
 from .vectors import registers, vector_source
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Layout, Ref, Value
+    from ..builder import Builder
+    from ..refs import Layout, Ref, Value
 
 Number = Any  # float, int or Value
 TILE = 4
@@ -100,7 +101,7 @@ class Problem:
     @property
     def layout(self) -> Layout:
         """Sizes (n, m, k, b1, b0, s) and strides of out, a, x, c."""
-        from ..plan import Layout
+        from ..refs import Layout
 
         o, a, x, c = (r.strides for r in (self.out, self.a, self.x, self.c))
         sizes = (self.n, self.m, self.k, self.out.shape[1], self.out.shape[0], self.s)
@@ -204,7 +205,7 @@ def _packed(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
 
 def _pack(b: Builder, p: Problem, source: Ref, width: int, name: str) -> tuple[Ref, tuple[int, int]]:
     """Panels of [b0, b1, s, k, lanes], and their strides over b1 and b0; a broadcast batch is packed once."""
-    from ..plan import Layout
+    from ..refs import Layout
 
     b0, b1 = (1 if step == 0 else n for n, step in zip(source.shape[:2], source.strides[:2]))
     s0, s1, s_s, s_k, s_lane = source.strides

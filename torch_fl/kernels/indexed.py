@@ -19,7 +19,8 @@ from .pointwise import merge
 from .types import raw_dtype
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Ref
+    from ..builder import Builder
+    from ..refs import Ref
 
 NO_SKIP = -(2**63)
 ANY_SIZE = 2**62
@@ -165,7 +166,7 @@ _ATOMIC = {
 
 
 def _layout(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
-    from ..plan import Layout
+    from ..refs import Layout
 
     return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
 

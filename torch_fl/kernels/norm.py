@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ..plan import Builder, Ref
+from ..builder import Builder
+from ..refs import Ref
 from .pointwise import emit
 from .reduce import Reduction
 

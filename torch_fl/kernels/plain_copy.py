@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Ref, Value
+    from ..builder import Builder
+    from ..refs import Ref, Value
 
 Place = tuple[Any, int, "Ref"]
 """A Ref at replay: handle, offset in elements, and its metadata."""

@@ -22,7 +22,8 @@ from .transpose import emit_transpose
 from .types import ctype, raw_dtype
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Ref, Value
+    from ..builder import Builder
+    from ..refs import Ref, Value
 
 Operand = Any  # Ref | Value | number
 MAX_RANK = 8
@@ -151,7 +152,7 @@ def _emit_slices(
 def _emit_walk(
     builder: Builder, outs: Any, tensors: Any, scalars: Any, compute: torch.dtype, texts: Any, layout: Any
 ) -> None:
-    from ..plan import Layout
+    from ..refs import Layout
 
     helpers, code, setup = texts
     walked, single, (sizes, strides) = layout

@@ -18,7 +18,8 @@ from .source import read_native
 from .types import ctype
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Layout, Ref, Value
+    from ..builder import Builder
+    from ..refs import Layout, Ref, Value
 
 TILE = 256
 ROWS = 128
@@ -109,7 +110,7 @@ class _Walk:
 
 def layout_of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Layout:
     """A Layout of what `merge` returns."""
-    from ..plan import Layout
+    from ..refs import Layout
 
     return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
 

@@ -9,7 +9,8 @@ import torch
 from .types import ctype
 
 if TYPE_CHECKING:
-    from ..plan import Builder, Ref
+    from ..builder import Builder
+    from ..refs import Ref
 
 TILE = 32
 """Rows and columns of a tile, as in native/transpose.c."""
@@ -20,7 +21,7 @@ def emit_transpose(builder: Builder, target: Ref, source: Ref, compute: torch.dt
 
     `compute`: as for `emit`. Only for CPUs: a GPU's caches hold the lines of all work-items in flight.
     """
-    from ..plan import Layout
+    from ..refs import Layout
     from .pointwise import MAX_RANK, merge
 
     sizes, (to, from_) = merge(target.shape, [target.strides, source.strides])

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..dispatch import op_of, planned
 from ..kernels.attention import MAX_DIM, emit_backward, emit_forward
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..tensor import Tensor
 

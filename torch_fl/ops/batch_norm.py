@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.norm import DOT, SQUARES, affine, compute_dtype, masked
 from ..kernels.pointwise import emit
 from ..kernels.reduce import MEAN, SUM, emit_reduce
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import kernel
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.conv import emit_bias_grad, emit_forward, emit_input_grad, emit_weight_grad, grouped
 from ..kernels.types import raw_dtype
 from ..kernels.window import Window, volume
-from ..plan import Builder, Layout, Ref
+from ..refs import Layout, Ref
 from ..registry import kernel
 
 Sizes = Sequence[int]

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..dispatch import call, op_of, planned
 from ..fallback import download, upload
 from ..kernels.pointwise import emit_copy
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import handler, kernel
 from ..routes import give_layout, home, set_content
 from ..runtime.devices import Device

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from ..plan import Builder, Ref, Value
+from ..builder import Builder
+from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..tensor import Tensor
 from .random import bernoulli_float, draw_key, fill_dense, lanes_of, number, random_source

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from ..builder import Builder
 from ..kernels.indexed import NO_SKIP, check_index, emit_gather, emit_scatter, row_index
 from ..kernels.pointwise import emit
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import kernel
 from .scatter import scalar
 

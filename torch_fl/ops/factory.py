@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..dispatch import call, current_device
 from ..errors import Unsupported
 from ..fallback import upload
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..runtime.devices import Device, device_at
 from ..schema import NotOurs

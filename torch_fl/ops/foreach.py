@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..builder import Builder
 from ..errors import Unsupported
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import Kernel, add_kernel, find_overload, registered
 from ..schema import params_of
 from . import activation, pointwise, ternary, unary  # noqa: F401 - their rows are looked up here

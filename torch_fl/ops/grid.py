@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.window import layout, triple, volume
-from ..plan import Builder, Layout, Ref
+from ..refs import Layout, Ref
 from ..registry import kernel
 
 _SOURCE = "grid.c"

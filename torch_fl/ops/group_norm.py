@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.norm import DOT, SQUARES, affine, compute_dtype, masked
 from ..kernels.pointwise import emit
 from ..kernels.reduce import MEAN, SUM, Reduction, emit_reduce
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import kernel
 
 _WEIGHTED = Reduction(map="v * z")

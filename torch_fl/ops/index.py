@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..dispatch import op_of, planned
 from ..kernels.indexed import ANY_SIZE, Index, along, check_index, emit_gather, emit_linear, row_index
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import handler, kernel
 from ..schema import NotOurs
 from ..tensor import Tensor

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.norm import compute_dtype
 from ..kernels.pointwise import emit, merge
 from ..kernels.reduce import SUM, Reduction, emit_reduce, layout_of
 from ..kernels.types import ctype
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import kernel
 
 NONE, MEAN, TOTAL = 0, 1, 2

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.gemm import emit_gemm
 from ..kernels.pointwise import emit
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import handler, kernel
 from .rows import compute_dtype
 

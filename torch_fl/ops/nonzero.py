@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..dispatch import op_of, planned
 from ..fallback import download
-from ..plan import Builder, Layout, Ref, Value
+from ..refs import Layout, Ref, Value
 from ..registry import handler, kernel
 from ..spec import contiguous_strides, spec_of
 from ..tensor import Tensor, empty_spec, wrap

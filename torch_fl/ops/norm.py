@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..kernels.norm import compute_dtype, masked
 from ..kernels.reduce import SUM, emit_reduce
 from ..kernels.source import read_native
 from ..kernels.types import ctype
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import kernel
 
 _GRAIN = 16384

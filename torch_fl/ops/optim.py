@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..kernels.pointwise import emit
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import kernel
 from .rows import PROMOTION, compute_dtype
 

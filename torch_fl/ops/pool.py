@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.window import Window, layout, volume
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import kernel
 
 _SOURCE = "pool.c"

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.source import read_native
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import kernel
 from ..runtime.random import philox_of
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..kernels.reduce import (
     ALL,
     ANY,
@@ -23,7 +24,7 @@ from ..kernels.reduce import (
     reduced_dims,
 )
 from ..kernels.types import ctype
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import kernel
 
 _HALVES = (torch.float16, torch.bfloat16)

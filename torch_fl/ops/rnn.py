@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import handler, kernel
 
 

@@ -13,9 +13,10 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
+from ..builder import Builder
 from ..errors import RegistryError, Unsupported
 from ..kernels.pointwise import emit
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import Kernel, add_kernel, find_overload
 from ..schema import params_of
 

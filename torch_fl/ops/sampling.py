@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..dispatch import call
 from ..errors import Unsupported
 from ..fallback import download
 from ..kernels.pointwise import emit
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import handler, kernel
 from ..runtime.random import philox_of
 from ..schema import NotOurs

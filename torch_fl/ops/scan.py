@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.types import ctype
-from ..plan import Builder, Layout, Ref
+from ..refs import Layout, Ref
 from ..registry import kernel
 
 WIDTH = 64

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..dispatch import op_of, planned
 from ..errors import Unsupported
 from ..kernels.indexed import Index, along, check_index, emit_scatter, row_index
 from ..kernels.pointwise import emit
-from ..plan import Builder, Ref, Value
+from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..tensor import Tensor
 from .index import MASKS, advanced, check_home, expand_masks, has_mask

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..kernels.types import ctype
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import handler, kernel
 from ..runtime.guard import code_of
 from ..tensor import Tensor

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from .. import fallback
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.indexed import raw_bits
-from ..plan import Builder, Layout, Ref
+from ..refs import Layout, Ref
 from ..registry import handler, kernel
 from ..spec import spec_of
 from ..tensor import Tensor, empty_spec

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
+from ..builder import Builder
 from ..kernels.pointwise import merge
 from ..kernels.source import read_native
 from ..kernels.types import ctype
-from ..plan import Builder, Layout, Ref
+from ..refs import Layout, Ref
 from ..registry import kernel
 
 _TILE = 256

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels import source as sources
-from ..plan import Builder, Layout, Ref
+from ..refs import Layout, Ref
 from ..registry import kernel
 
 SMALL_K = 128

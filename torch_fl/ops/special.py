@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.pointwise import complex_parts, emit
-from ..plan import Builder, Ref
+from ..refs import Ref
 from ..registry import kernel
 from .rows import PROMOTION, compute_dtype, pointwise, run_row
 

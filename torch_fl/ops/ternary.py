@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..plan import Builder
+from ..builder import Builder
 from ..registry import kernel
 from .rows import pointwise, run_row
 

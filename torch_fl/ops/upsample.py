@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.types import raw_dtype
 from ..kernels.window import Triple, layout, triple, volume
-from ..plan import Builder, Layout, Ref
+from ..refs import Layout, Ref
 from ..registry import Kernel, add_kernel, find_overload
 from ..schema import params_of
 
