@@ -17,6 +17,7 @@ WIDE = torch.arange(12).reshape(3, 4)
         (NAN, NAN[1:]),
         (NAN[:0], NAN[:0].clone()),
         (NAN[1:], NAN[1:].half()),
+        (torch.tensor([1.5]), torch.tensor([1])),
         (WIDE, WIDE.t().contiguous().t()),
         (WIDE[:, ::2], WIDE[:, 1::2]),
         (torch.tensor(True), torch.tensor(True)),
