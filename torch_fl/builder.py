@@ -148,7 +148,7 @@ class Builder:
 
         `out`: the result is written there. Raises Unsupported where that op has no kernel for these arguments.
         """
-        from .routes import inline
+        from .kernel_plan import inline
 
         return inline(self, op, args, kwargs, out)
 

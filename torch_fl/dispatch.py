@@ -12,10 +12,13 @@ from typing import Any
 import torch
 
 from . import fallback, infer
+from .decomposition import home
 from .errors import Error, Unsupported, describe_call, message
+from .infer import find_tensors
 from .interrupts import watch
+from .plan import CallPlan
 from .registry import find_handler, static_of
-from .routes import AnyPlan, CallPlan, find_tensors, home, make_plan
+from .routes import AnyPlan, make_plan
 from .runtime import faults, settings
 from .runtime.devices import Device, check_fork, current_index, device_at, on_fork
 from .schema import NotOurs, bind_all, make_binder, params_of

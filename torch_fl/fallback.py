@@ -19,7 +19,7 @@ from .runtime.devices import Buffer, Device
 from .schema import bind_all, params_of
 from .spec import spec_of
 from .telemetry import limits, log, records, where
-from .tensor import Tensor, wrap
+from .tensor import Tensor, set_content, wrap
 
 POLICIES = ("allow", "warn", "error")
 _CPU = torch.device("cpu")
@@ -210,8 +210,6 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _finish_written(func: Any, bound: dict[str, Any], originals: dict[int, Tensor], crossing: _Crossing) -> None:
     """Copy what the op wrote back into the device buffers; adopt what it resized."""
-    from .routes import set_content
-
     done: set[int] = set()
     for p in params_of(func):
         if not p.written or bound[p.name] is None:

@@ -53,6 +53,15 @@ def map_tensors(value: Any, fn: Callable[[Any], Any]) -> Any:
     return value
 
 
+def find_tensors(*values: Any) -> list[Tensor]:
+    """All device tensors in nested arguments."""
+    found: list[Tensor] = []
+    for value in values:
+        items = list(value.values()) if isinstance(value, dict) else [value]
+        map_tensors(items, lambda t: found.append(t) if isinstance(t, Tensor) else None)
+    return found
+
+
 def to_meta(tensor: torch.Tensor) -> torch.Tensor:
     """A meta tensor with the metadata of `tensor`; offset 0, storage as large as the layout needs."""
     if isinstance(tensor, Tensor):

@@ -1,6 +1,7 @@
-"""A plan: everything about a call that does not depend on buffer contents, as a small program that is replayed.
+"""Plans: everything about a call that does not depend on buffer contents, ready to be replayed.
 
-It is recorded by a `Builder` on a plan-cache miss. A hit replays: allocate, set arguments, enqueue, wrap.
+A `Plan` is recorded by a `Builder` on a plan-cache miss. A hit replays: allocate, set arguments, enqueue, wrap. A
+`ViewPlan` makes new metadata, a `CallPlan` is any other way to run a call.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .errors import Unsupported
+from .infer import Inferred
 from .runtime.devices import Device
 from .spec import Spec
 from .tensor import Tensor, wrap, wrap_view
@@ -92,3 +95,46 @@ def _into_argument(step: Step, slot: int) -> Runner:
         return tensors[slot]
 
     return run
+
+
+class ViewPlan:
+    """New metadata over the same buffer."""
+
+    route, reason, n_launches = "view", "", 0
+
+    def __init__(self, inferred: Inferred, tensors: Sequence[Tensor]) -> None:
+        if any(o.arg is None for o in inferred.outs):
+            raise Unsupported("not always a view")
+        self.outs = [(o.arg or 0, o.is_arg, o.spec, o.offset) for o in inferred.outs]
+        self.pack = inferred.pack
+        self.one = self.outs[0] if len(self.outs) == 1 and self.pack([1]) == 1 else None
+        sizes = {(tensors[i]._spec.itemsize, s.itemsize) for i, _, s, _ in self.outs}
+        self.scale = next((s for s in sizes if s[0] != s[1]), None)
+
+    def run(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        if self.one is not None:
+            return self._view(tensors, *self.one)
+        return self.pack([self._view(tensors, *out) for out in self.outs])
+
+    def _view(self, tensors: Sequence[Tensor], index: int, is_arg: bool, spec: Spec, offset: int) -> Tensor:
+        base = tensors[index]
+        if is_arg:
+            return base
+        start = base._offset
+        if self.scale is not None:  # another itemsize: offsets count in elements of the view
+            start = start * self.scale[0] // self.scale[1]
+        return wrap_view(base, spec, start + offset)
+
+
+class CallPlan:
+    """A route that is a plain function of the call's own arguments: decomposition, fallback."""
+
+    n_launches = 0
+
+    def __init__(self, route: str, reason: str, run: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        self.route = route
+        self.reason = reason
+        self.call = run
+
+    def run(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
+        return self.call(args, kwargs)

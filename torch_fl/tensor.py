@@ -71,6 +71,24 @@ def empty_spec(spec: Spec) -> Tensor:
     return wrap(spec.device.allocate(spec.extent * spec.itemsize), spec)
 
 
+def give_layout(tensor: Tensor, spec: Spec) -> None:
+    """Change a tensor's shape and strides in place; a buffer that is too small is replaced, its contents kept."""
+    buffer, nbytes = tensor._buffer, (tensor._offset + spec.extent) * spec.itemsize
+    if nbytes > buffer.nbytes:
+        grown = spec.device.allocate(nbytes)
+        if buffer.nbytes:
+            spec.device.backend.copy_d2d(grown.handle, 0, buffer.handle, 0, buffer.nbytes)
+        buffer = grown
+    set_content(tensor, wrap(buffer, spec, tensor._offset))
+
+
+def set_content(tensor: Tensor, source: Tensor) -> None:
+    """Make `tensor` the same view of the same buffer as `source`, for C++ and for us; identity is kept."""
+    with torch.no_grad():
+        torch.Tensor.data.__set__(tensor, source)  # type: ignore[attr-defined]
+    tensor._buffer, tensor._spec, tensor._offset = source._buffer, source._spec, source._offset
+
+
 def torch_device(device: Device) -> torch.device:
     """The torch.device users see."""
     found = _DEVICES.get(device.index)

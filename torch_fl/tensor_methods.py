@@ -14,7 +14,7 @@ from torch import _tensor_str
 from .compat.module_apply import OURS
 from .errors import message
 from .runtime.devices import Buffer
-from .tensor import Tensor, torch_device, wrap
+from .tensor import Tensor, set_content, torch_device, wrap
 
 _DEVICE_LIKE = (str, torch.device, int)
 
@@ -194,8 +194,6 @@ def _get_data(self: Tensor) -> torch.Tensor:
 
 def _set_data(self: Tensor, value: torch.Tensor) -> None:
     """`x.data = y`: same identity, the content of y. A y on the host turns x into a host tensor, as for CUDA."""
-    from .routes import set_content
-
     if isinstance(value, Tensor):
         set_content(self, value.detach())  # type: ignore[arg-type]
     elif type(value) in (torch.Tensor, torch.nn.Parameter):

@@ -7,16 +7,16 @@ from typing import Any
 import torch
 
 from ..builder import Builder
+from ..decomposition import home
 from ..dispatch import call, op_of, planned
 from ..fallback import download, upload
 from ..kernels.pointwise import emit_copy
 from ..refs import Ref
 from ..registry import handler, kernel
-from ..routes import give_layout, home, set_content
 from ..runtime.devices import Device
 from ..schema import NotOurs
 from ..spec import Spec, contiguous_spec, spec_of
-from ..tensor import NPU0, Tensor, empty, empty_spec, wrap, wrap_view
+from ..tensor import NPU0, Tensor, empty, empty_spec, give_layout, set_content, wrap, wrap_view
 
 _ATEN = torch.ops.aten
 _CPU = torch.device("cpu")

@@ -1,0 +1,129 @@
+"""Ops that run as other ops: torch's own composite kernels and decompositions; none is written here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from . import fallback
+from .infer import find_tensors
+from .interrupts import uninterrupted
+from .plan import CallPlan
+from .runtime.devices import Device, device_at
+from .schema import bind_all, functional_of, params_of
+
+_DK = torch._C.DispatchKey
+
+
+class Decomposition(CallPlan):
+    """An op run as other ops. One that comes back to itself is no decomposition: it goes to the CPU from then on."""
+
+    def __init__(self, func: Any, reason: str, run: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> None:
+        super().__init__("decomposition", reason, run)
+        self.twin = functional_of(func) or func
+        self.func = func
+
+    def run(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
+        mark = (self.twin, *(t._spec for t in tensors))
+        if mark in _running.marks:
+            raise _Circular(mark)
+        _running.marks.append(mark)
+        outer, _running.home = _running.home, tensors[0]._spec.device if tensors else _running.home
+        try:
+            return self.call(args, kwargs)
+        except _Circular as circle:
+            if circle.mark != mark:
+                raise
+        except NotImplementedError:
+            # torch has a stub there that backends are expected to override
+            if not find_tensors(args, kwargs):
+                raise
+        finally:
+            _running.marks.pop()
+            _running.home = outer
+        self.route, self.reason = "fallback", self.reason or "no kernel"
+        self.call = lambda a, k: fallback.run(self.func, a, k, find_tensors(a, k)[0]._spec.device, self.reason)
+        return self.call(args, kwargs)
+
+
+class _Circular(Exception):
+    def __init__(self, mark: Any) -> None:
+        super().__init__("an op decomposed into itself")
+        self.mark = mark
+
+
+class _Running(threading.local):
+    def __init__(self) -> None:
+        self.marks: list[Any] = []
+        self.home: Device | None = None
+
+
+_running = _Running()
+
+
+def home(device: torch.device | None) -> Device:
+    """The device a factory means by `device`.
+
+    C++ composites make tensors from `self.options()`, where every chip is index 0: inside a decomposition that is
+    the chip of the op's tensors.
+    """
+    index = None if device is None else device.index
+    if _running.home is not None and not index:
+        return _running.home
+    return device_at(index)
+
+
+def find_decomposition(func: Any, functional: Any) -> Callable[[Any, Any], Any] | None:
+    """torch's own way to run `func` as other ops, or None."""
+    for key, alias in (
+        (_DK.CompositeImplicitAutograd, "CompositeImplicitAutograd"),
+        (_DK.CompositeExplicitAutograd, "CompositeExplicitAutograd"),
+    ):
+        if has_composite(func, alias) and not _makes_twin(func, alias):
+            return lambda args, kwargs, key=key: func._op_dk(key, *args, **kwargs)  # type: ignore[misc]
+    table = _python_decompositions()
+    if func in table:
+        decompose = table[func]
+        return lambda args, kwargs: decompose(*args, **kwargs)
+    if functional is not func and functional in table:
+        decompose = table[functional]
+        return lambda args, kwargs: _write_results(func, decompose, args, kwargs)
+    return None
+
+
+def has_composite(func: Any, alias: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), alias)
+
+
+@lru_cache(maxsize=1)
+def _python_decompositions() -> dict[Any, Callable[..., Any]]:
+    """torch's decompositions into other aten ops; its references that only rename an op to a prim are left out."""
+    with uninterrupted():  # it imports much of torch, which a Ctrl-C must not leave half done
+        table: dict[Any, Callable[..., Any]] = dict(torch._decomp.core_aten_decompositions())
+    for func, decompose in torch._decomp.decomposition_table.items():
+        if getattr(decompose, "__module__", "") == "torch._decomp.decompositions":
+            table.setdefault(func, decompose)
+    return table
+
+
+def _makes_twin(func: Any, alias: str) -> bool:
+    """Generated out= and functional variants call their twin, which would call them again: not a decomposition."""
+    return alias == "CompositeExplicitAutograd" and any(p.is_out for p in params_of(func))
+
+
+def _write_results(func: Any, decompose: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Run the functional form and copy its results into the written arguments."""
+    bound = bind_all(func, args, kwargs)
+    params = params_of(func)
+    result = decompose(**{p.name: bound[p.name] for p in params if not p.is_out})
+    results = result if isinstance(result, (list, tuple)) else [result]
+    targets = [bound[p.name] for p in params if p.written]
+    for target, value in zip(targets, results):
+        if target._spec.shape != tuple(value.shape):
+            target.resize_(value.shape)
+        target.copy_(value)
+    return targets[0] if len(targets) == 1 else tuple(targets)

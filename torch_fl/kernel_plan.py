@@ -1,0 +1,180 @@
+"""From a registered kernel and a call to a plan: outputs, destinations, overlap checks, and the kernel's arguments."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .builder import Builder
+from .errors import Unsupported
+from .infer import Inferred, find_tensors, infer
+from .plan import Plan
+from .refs import Ref, Value
+from .registry import Kernel, find_kernels, find_overload
+from .runtime.devices import Device
+from .schema import bind_all, params_of
+from .tensor import Tensor, give_layout
+
+
+def kernel_plan(
+    func: Any, target: Any, entry: Kernel, device: Device, tensors: Sequence[Tensor], args: Any, kwargs: Any
+) -> Plan:
+    bound = bind_all(func, args, kwargs)
+    inferred = infer(func, args, kwargs, device) if entry.infer else Inferred((), lambda flat: flat[0])
+    _check_overlap(func, bound)
+    builder = Builder(device, [t._spec for t in tensors], inferred)
+    builder.buffers = [id(t._buffer) for t in tensors]
+    if not entry.infer:
+        builder.pack = _pack_of(func)
+    _resize(inferred, builder, tensors)
+    if target is not func and not entry.elementwise:
+        builder.natural = _natural(func, target, bound, device, inferred)
+    if any(p.is_out for p in params_of(func)) and not entry.infer:
+        raise Unsupported("out= of an op whose shape depends on data")
+    call = _arguments(entry, bound, tensors)
+    entry.function(builder, **call)
+    plan = builder.finish()
+    plan.route = "kernel" if entry.backend else "portable"
+    return plan
+
+
+def _pack_of(func: Any) -> Callable[[list[Any]], Any]:
+    returns = len(func._schema.returns)
+    if returns == 0:
+        return lambda flat: None
+    return (lambda flat: flat[0]) if returns == 1 else tuple
+
+
+def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> None:
+    """Give out= tensors of the wrong size the right one (torch has warned by now)."""
+    for index, spec in inferred.resized:
+        give_layout(tensors[index], spec)
+        builder.inputs[index] = spec
+
+
+def _natural(func: Any, target: Any, bound: dict[str, Any], device: Device, inferred: Inferred) -> Any:
+    """What the functional form returns, where the kernel must not write straight into the destination.
+
+    None (write in place) when every destination has the result's shape and dtype and shares no buffer with an input.
+    """
+    inputs = {p.name: bound[p.name] for p in params_of(target)}
+    functional = infer(target, [], inputs, device)
+    written = find_tensors([bound[p.name] for p in params_of(func) if p.written])
+    fits = all(
+        out.spec.shape == natural.spec.shape and out.spec.dtype == natural.spec.dtype and not out.spec.overlaps_itself
+        for out, natural in zip(inferred.outs, functional.outs)
+    )
+    read = {id(t._buffer) for t in find_tensors(inputs)}
+    return None if fits and all(id(t._buffer) not in read for t in written) else functional.outs
+
+
+def _check_overlap(func: Any, bound: dict[str, Any]) -> None:
+    """torch's rule for written tensors: no element twice, and no partial overlap with an input."""
+    params = params_of(func)
+    for p in params:
+        target = bound.get(p.name)
+        if not p.written or not isinstance(target, Tensor):
+            continue
+        if target._spec.overlaps_itself:
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation."
+            )
+        for other in find_tensors([v for n, v in bound.items() if n != p.name]):
+            if other is not target and _partly_overlap(target, other):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                    "single memory location. Please clone() the tensor before performing the operation."
+                )
+
+
+def _partly_overlap(a: Tensor, b: Tensor) -> bool:
+    if a._buffer is not b._buffer or not a._spec.is_dense or not b._spec.is_dense:
+        return False  # torch decides nothing for layouts with holes either
+    if a._spec is b._spec and a._offset == b._offset:
+        return False
+    size_a, size_b = a._spec.itemsize, b._spec.itemsize
+    start_a, start_b = a._offset * size_a, b._offset * size_b
+    return start_a < start_b + b._spec.extent * size_b and start_b < start_a + a._spec.extent * size_a
+
+
+def _arguments(entry: Kernel, bound: dict[str, Any], tensors: Sequence[Tensor]) -> dict[str, Any]:
+    """The kernel function's arguments: Refs for tensors, Values for launch-time numbers, in binder order."""
+    func_params = {p.name: p for p in params_of(find_overload(entry.aten))}
+    # By position, as the binder collects them: x * x and x * y share a plan, so identity must not count.
+    slots, numbers = itertools.count(), itertools.count()
+
+    def value_of(item: Any, kind: type | None = None) -> Any:
+        index = next(numbers)
+        return Value(kind or type(item), lambda values: values[index])
+
+    def convert(item: Any) -> Any:
+        if item is None:
+            return None
+        if isinstance(item, Tensor):
+            spec = item._spec
+            return Ref(next(slots), spec.shape, spec.strides, spec.dtype)
+        if isinstance(item, torch.Tensor):
+            return value_of(item.item(), _number_kind(item.dtype))
+        return value_of(item)
+
+    found = {}
+    for name, item in bound.items():
+        kind = func_params[name].kind if name in func_params else "tensor"
+        if kind == "tensor":
+            converted = convert(item)
+        elif kind == "tensors":
+            converted = None if item is None else [convert(v) for v in item]
+        elif kind == "values":
+            converted = [value_of(v) for v in item]
+        elif kind == "generator" or (kind == "value" and item is not None and name not in entry.static):
+            converted = value_of(item)
+        else:
+            converted = item
+        found[name] = converted
+    return {n: found[n if n in found else n[:-1]] for n in entry.names}
+
+
+def _number_kind(dtype: torch.dtype) -> type:
+    if dtype.is_complex:
+        return complex
+    if dtype.is_floating_point:
+        return float
+    return bool if dtype == torch.bool else int
+
+
+def inline(builder: Builder, op: str, args: Sequence[Any], kwargs: dict[str, Any], out: Ref | None) -> Any:
+    """Run the kernel of another op inside a plan that is being built; see Builder.call."""
+    func = find_overload(op)
+    bound = bind_all(func, args, kwargs)
+    device = builder.device
+
+    def to_spec_meta(item: Any) -> Any:
+        if isinstance(item, Ref):
+            return torch.empty_strided(item.shape, item.strides, dtype=item.dtype, device="meta")
+        if isinstance(item, (list, tuple)):
+            return type(item)(to_spec_meta(v) for v in item)
+        return _example(item) if isinstance(item, Value) else item
+
+    kernels = find_kernels(func, device.backend)
+    if not kernels:
+        raise Unsupported(f"{op} has no kernel")
+    inferred = infer(func, [], {n: to_spec_meta(v) for n, v in bound.items()}, device)
+    outer = (builder.outs, builder.out_refs, builder.natural)
+    builder.outs = list(inferred.outs)
+    builder.out_refs = {} if out is None else {0: out}
+    builder.natural = None
+    try:
+        entry = kernels[0]
+        entry.function(builder, **{n: bound[n if n in bound else n[:-1]] for n in entry.names})
+        results = [builder.out(i) for i in range(len(inferred.outs))]
+    finally:
+        builder.outs, builder.out_refs, builder.natural = outer
+    return inferred.pack(list(results))
+
+
+def _example(value: Value) -> Any:
+    return {int: 1, float: 1.0, bool: True, complex: 1j}.get(value.kind, 1.0)
