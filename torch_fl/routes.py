@@ -20,7 +20,7 @@ from .registry import find_kernels
 from .runtime.devices import Device
 from .schema import functional_of, is_view
 from .spec import spec_of
-from .tensor import Tensor, set_content, wrap
+from .tensor import Tensor, give_layout, set_content, wrap
 
 AnyPlan = Plan | ViewPlan | CallPlan
 
@@ -58,5 +58,9 @@ def _inplace_view(func: Any, args: Any, kwargs: Any, device: Device) -> Any:
     tensor = args[0]
     result, _, twins = run_on_meta(func, args, kwargs)
     spec = spec_of(tuple(result.shape), tuple(result.stride()), tensor._spec.dtype, device)
-    set_content(tensor, wrap(tensor._buffer, spec, tensor._offset + twins[0].storage_offset()))
+    offset = tensor._offset + twins[0].storage_offset()
+    if (offset + spec.extent) * spec.itemsize > tensor._buffer.nbytes:  # resize_as_
+        give_layout(tensor, spec)
+    else:
+        set_content(tensor, wrap(tensor._buffer, spec, offset))
     return tensor
