@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -199,13 +201,30 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: Device
 
 
 def _call(func: Any, args: Any, kwargs: Any) -> Any:
+    with _lazy_conjugates():
+        try:
+            return func(*args, **kwargs)
+        except NotImplementedError:
+            table = torch._decomp.decomposition_table
+            if func not in table:
+                raise
+            return table[func](*args, **kwargs)
+
+
+_LAZY = tuple(getattr(torch._C.DispatchKey, name) for name in ("Conjugate", "Negative", "ZeroTensor"))
+
+
+@contextmanager
+def _lazy_conjugates() -> Iterator[None]:
+    """Let CPU kernels conjugate lazily: torch has switched that off where it called us, but not in those kernels."""
+    off = [key for key in _LAZY if torch._C._dispatch_tls_is_dispatch_key_excluded(key)]
+    for key in off:
+        torch._C._dispatch_tls_set_dispatch_key_excluded(key, False)
     try:
-        return func(*args, **kwargs)
-    except NotImplementedError:
-        table = torch._decomp.decomposition_table
-        if func not in table:
-            raise
-        return table[func](*args, **kwargs)
+        yield
+    finally:
+        for key in off:
+            torch._C._dispatch_tls_set_dispatch_key_excluded(key, True)
 
 
 def _finish_written(func: Any, bound: dict[str, Any], originals: dict[int, Tensor], crossing: _Crossing) -> None:
