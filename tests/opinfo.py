@@ -304,13 +304,14 @@ def check_out(entry: Any, sample: Any, compare: Comparison) -> int:
     for make in (torch.empty_like, _with_holes, lambda t: t.new_empty(0)):
         here, cpu, there, device = _both(sample)
         try:
-            outs = _outs(_run(entry, *cpu), make)
+            outs = _outs(_run(entry, *_both(sample)[1]), make)
             want = _run(entry, cpu[0], {**cpu[1], "out": here(outs)})
         except Exception:  # noqa: BLE001 - the CPU cannot do it
             continue
         got = _run(entry, device[0], {**device[1], "out": there(outs)})
         compare.same(got, want)
-        compare.same_memory(here, there)
+        if not compare.ties:
+            compare.same_memory(here, there)
         checked += 1
     return checked
 
