@@ -21,7 +21,7 @@ from .registry import find_handler, static_of
 from .routes import AnyPlan, make_plan
 from .runtime import faults, settings
 from .runtime.devices import Device, check_fork, current_index, device_at, on_fork
-from .schema import NotOurs, bind_all, make_binder, params_of
+from .schema import NotOurs, bind_all, functional_of, make_binder, params_of
 from .tensor import Tensor
 
 MAX_PLANS = 2048
@@ -44,13 +44,7 @@ class Op:
         self.name = func.name()
         self.handler = find_handler(func)
         self.plans: dict[Any, AnyPlan | Bumped] = {}
-        self.bind = make_binder(func, static_of(_functional(func)))
-
-
-def _functional(func: Any) -> Any:
-    from .schema import functional_of
-
-    return functional_of(func) or func
+        self.bind = make_binder(func, static_of(functional_of(func) or func))
 
 
 _OPS: dict[Any, Op] = {}
