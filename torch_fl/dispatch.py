@@ -42,6 +42,11 @@ class Op:
     def __init__(self, func: Any) -> None:
         self.func = func
         self.name = func.name()
+        self.forget()
+
+    def forget(self) -> None:
+        """Look into the registry anew, without plans."""
+        func = self.func
         self.handler = find_handler(func)
         self.plans: dict[Any, AnyPlan | Bumped] = {}
         self.bind = make_binder(func, static_of(functional_of(func) or func))
@@ -128,7 +133,8 @@ class Bumped:
 
 def forget_plans() -> None:
     """Empty every plan cache: a kernel, policy or device property that plans depend on has changed."""
-    _OPS.clear()
+    for op in _OPS.values():
+        op.forget()
 
 
 def _common_device(op: Op, tensors: Sequence[Any], kwargs: dict[str, Any]) -> Device | None:
