@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from torch_fl.kernels.source import FIELD
 from torch_fl.runtime.adapter import (
     Backend,
     BufferArg,
@@ -19,8 +20,6 @@ from torch_fl.runtime.adapter import (
     ValueArg,
     host_bytes,
 )
-
-_NO_OFFSET = bytes(8)
 
 
 def _kind(cl: Any, device: Any) -> str:
@@ -139,6 +138,22 @@ class _HostMemory:
 def _memory(cl: Any, queue: Any, finish: Callable[[], None]) -> _DeviceMemory | _HostMemory:
     shared = _HostMemory(cl, queue, finish)
     return shared if shared.works(cl, queue) else _DeviceMemory(cl, queue, finish)
+
+
+def _scalars(args: Sequence[KernelArg]) -> tuple[bytearray, list[tuple[int, int, int]], list[tuple[int, Any]]]:
+    """The struct of a kernel's scalars as `render` lays it out: its bytes, where offsets go (byte, slot, extra), and
+    where launch-time values go (byte, getter)."""
+    data = bytearray()
+    offsets_at: list[tuple[int, int, int]] = []
+    values_at: list[tuple[int, Any]] = []
+    for a in args:
+        if isinstance(a, BufferArg):
+            offsets_at.append((len(data), a.slot, a.offset))
+        elif isinstance(a, ValueArg):
+            values_at.append((len(data), a.get))
+        data += a if isinstance(a, bytes) else bytes(FIELD)
+        data += bytes(-len(data) % FIELD)
+    return data, offsets_at, values_at
 
 
 class _Launches:
@@ -271,49 +286,37 @@ class OpenCL(Backend):
     def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
         kernel = self._cl.Kernel(program, name)
         set_arg, set_bytes = kernel.set_arg, kernel._set_arg_buf
-        buffers: list[tuple[int, int]] = []
-        offsets_at: list[tuple[int, int, int]] = []
-        values_at: list[tuple[int, Any]] = []
-        at = 0
-        for a in args:
-            if isinstance(a, BufferArg):
-                buffers.append((at, a.slot))
-                offsets_at.append((at + 1, a.slot, a.offset))
-                set_bytes(at + 1, _NO_OFFSET)
-                at += 2
-                continue
-            if isinstance(a, ValueArg):
-                values_at.append((at, a.get))
-            else:
-                set_bytes(at, a)
-            at += 1
-        set_bytes(at, grid[0].to_bytes(8, "little"))
+        buffers = [a.slot for a in args if isinstance(a, BufferArg)]
+        scalars, offsets_at, values_at = _scalars([*args, grid[0].to_bytes(8, "little")])
+        struct = len(buffers)
+        set_bytes(struct, scalars)
         block = self._block
         size = (-(-grid[0] // block) * block, grid[1], grid[2])
         local = (block, 1, 1)
         if grid[1] == grid[2] == 1:
             size, local = size[:1], local[:1]  # type: ignore[assignment]
-        last = [0] * len(offsets_at)
+        last: list[Any] = [[0] * len(offsets_at), [b""] * len(values_at)]
         launches, enqueue, queue = self.launches, self._cl.enqueue_nd_range_kernel, self.queue
 
-        def submit(found: Sequence[Handle], wanted: list[int], packed: Sequence[bytes]) -> None:
-            for (i, _), handle in zip(buffers, found):
+        def submit(found: Sequence[Handle], wanted: list[int], packed: list[bytes]) -> None:
+            for i, handle in enumerate(found):
                 set_arg(i, handle)
-            if wanted != last:
-                last[:] = wanted
-                for (i, _, _), offset in zip(offsets_at, wanted):
-                    set_bytes(i, offset.to_bytes(8, "little"))
-            for (i, _), data in zip(values_at, packed):
-                set_bytes(i, data)
+            if wanted != last[0] or packed != last[1]:
+                last[:] = wanted, packed
+                for (at, _, _), offset in zip(offsets_at, wanted):
+                    scalars[at : at + 8] = offset.to_bytes(8, "little")
+                for (at, _), data in zip(values_at, packed):
+                    scalars[at : at + len(data)] = data
+                set_bytes(struct, scalars)
             enqueue(queue, kernel, size, local)
 
         small = grid[0] * grid[1] * grid[2] <= launches.small
         add = launches.add
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
-            found = [handles[slot] for _, slot in buffers]
+            found = [handles[slot] for slot in buffers]
             wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
-            add(small, (submit, found, wanted, [get(values) for _, get in values_at] if values_at else ()))
+            add(small, (submit, found, wanted, [get(values) for _, get in values_at]))
 
         return run
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torch_fl import dispatch, ops, registry, routes
+from torch_fl import dispatch, kernel_plan, ops, registry, routes
 from torch_fl.ops.rows import Row
 from torch_fl.spec import Spec, spec_of
 
@@ -18,7 +18,7 @@ from torch_fl.spec import Spec, spec_of
 def wrong(name: str) -> Iterator[None]:
     """A block in which the kernels that the function `name` of this file changes are wrong."""
     ops.load()
-    table, infer = registry.registered(), routes.infer
+    table, infer = registry.registered(), routes.infer  # views and kernels both ask it
     before = {func: dict(kernels) for func, kernels in table.items()}
     WRONG[name]()
     dispatch.forget_plans()
@@ -26,7 +26,7 @@ def wrong(name: str) -> Iterator[None]:
         yield
     finally:
         table.update(before)
-        routes.infer = infer
+        routes.infer = kernel_plan.infer = infer
         dispatch.forget_plans()
 
 
@@ -51,7 +51,7 @@ def _change_results(name: str, change: Callable[[Spec], Spec]) -> None:
             return found
         return replace(found, outs=tuple(replace(o, spec=change(o.spec)) for o in found.outs))
 
-    routes.infer = changed
+    routes.infer = kernel_plan.infer = changed
 
 
 def add_without_alpha() -> None:

@@ -25,6 +25,9 @@ NATIVE = Path(__file__).resolve().parents[1] / "native"
 if not NATIVE.is_dir():  # a checkout keeps it beside the package
     NATIVE = NATIVE.parents[1] / "native"
 
+FIELD = 8
+"""Alignment in bytes of the fields in the struct of an OpenCL kernel's scalars."""
+
 _KERNEL = re.compile(r"^kernel\s+(\w+)\s*\(([^)]*)\)\s*\{", re.MULTILINE)
 
 
@@ -85,16 +88,26 @@ def render(text: str, dialect: str, defines: Mapping[str, object]) -> str:
 
 
 def _opencl_header(kernel: Kernel) -> str:
-    params, moves = [], []
+    """Buffers one by one, everything else in one struct: drivers copy and check each argument at every launch.
+
+    Fields start at multiples of `FIELD` bytes, in the order of the parameters; a buffer's field is its offset.
+    """
+    params, fields, moves = [], [], []
     for p in kernel.params:
         if not p.access:
-            params.append(f"const {p.ctype} {p.name}")
+            fields.append((p.ctype, p.name))
+            moves.append(f"const {p.ctype} {p.name} = args_.{p.name};")
             continue
         const = "const " if p.access == "in" else ""
-        params.append(f"global {const}{p.ctype}* restrict {p.name}_, const long {p.name}_at")
-        moves.append(f"global {const}{p.ctype}* restrict {p.name} = {p.name}_ + {p.name}_at;")
-    guard = "if (GID0 >= grid0_) return;"
-    return f"kernel void {kernel.name}({', '.join([*params, 'const long grid0_'])}) {{ {guard} {' '.join(moves)}"
+        fields.append(("long", f"{p.name}_at"))
+        params.append(f"global {const}{p.ctype}* restrict {p.name}_")
+        moves.append(f"global {const}{p.ctype}* restrict {p.name} = {p.name}_ + args_.{p.name}_at;")
+    fields.append(("long", "grid0_"))
+    moves.append("const long grid0_ = args_.grid0_; if (GID0 >= grid0_) return;")
+    members = " ".join(f"{t} {n} __attribute__((aligned({FIELD})));" for t, n in fields)
+    struct = f"typedef struct {{ {members} }} {kernel.name}_args;\n"
+    params.append(f"const {kernel.name}_args args_")
+    return f"{struct}kernel void {kernel.name}({', '.join(params)}) {{ {' '.join(moves)}"
 
 
 def _c_params(kernel: Kernel) -> list[str]:
