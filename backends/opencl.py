@@ -310,13 +310,14 @@ class OpenCL(Backend):
                 set_bytes(struct, scalars)
             enqueue(queue, kernel, size, local)
 
+        none: list[bytes] = []
         small = grid[0] * grid[1] * grid[2] <= launches.small
         add = launches.add
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
             found = [handles[slot] for slot in buffers]
             wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
-            add(small, (submit, found, wanted, [get(values) for _, get in values_at]))
+            add(small, (submit, found, wanted, [get(values) for _, get in values_at] if values_at else none))
 
         return run
 

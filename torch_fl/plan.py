@@ -47,7 +47,8 @@ class Plan:
         if spec is None and not self.allocs:
             return _into_argument(self.steps[0], slot)
         if spec is not None and len(self.allocs) == 1 and type(self.allocs[0]) is int and slot == self.n_inputs:
-            return _into_new(self.device, self.steps[0], self.allocs[0], spec)
+            make = _two_into_new if self.n_inputs == 2 else _into_new
+            return make(self.device, self.steps[0], self.allocs[0], spec)
         return self._general
 
     def _general(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
@@ -82,6 +83,19 @@ def _into_new(device: Device, step: Step, nbytes: int, spec: Spec) -> Runner:
         handles.append(buffer.handle)
         offsets.append(0)
         step(handles, offsets, values)
+        return wrap(buffer, spec)
+
+    return run
+
+
+def _two_into_new(device: Device, step: Step, nbytes: int, spec: Spec) -> Runner:
+    """The same for two tensors, the most frequent call: spelled out, it saves two comprehensions."""
+    allocate = device.allocate
+
+    def run(tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Tensor:
+        a, b = tensors
+        buffer = allocate(nbytes)
+        step([a._buffer.handle, b._buffer.handle, buffer.handle], [a._offset, b._offset, 0], values)
         return wrap(buffer, spec)
 
     return run
