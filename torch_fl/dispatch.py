@@ -20,7 +20,7 @@ from .plan import CallPlan
 from .registry import find_handler, static_of
 from .routes import AnyPlan, make_plan
 from .runtime import faults, settings
-from .runtime.devices import Device, check_fork, current_index, device_at, on_fork
+from .runtime.devices import Device, check_fork, on_fork
 from .schema import NotOurs, bind_all, functional_of, make_binder, params_of
 from .tensor import Tensor
 
@@ -223,11 +223,6 @@ def install() -> None:
     allow_foreach(Tensor)
     untraced(boxed)
     Tensor.__torch_dispatch__ = classmethod(untraced(_torch_dispatch))  # type: ignore[assignment]
-
-
-def current_device() -> Device:
-    """This thread's current device."""
-    return device_at(current_index())
 
 
 class _Forked:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 
 from .errors import Unsupported
-from .spec import Ints, contiguous_strides
+from .spec import Ints, contiguous_strides, is_row_major
 
 MAX_RANK = 8
 """Dimensions a Layout holds; as in native/prelude.h."""
@@ -33,10 +34,7 @@ class Ref:
     @property
     def numel(self) -> int:
         """Number of elements."""
-        n = 1
-        for s in self.shape:
-            n *= s
-        return n
+        return prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -46,12 +44,7 @@ class Ref:
     @property
     def is_contiguous(self) -> bool:
         """Row-major, ignoring strides of dimensions of size 1."""
-        step = 1
-        for n, s in zip(reversed(self.shape), reversed(self.strides)):
-            if n != 1 and s != step:
-                return self.numel == 0
-            step *= n
-        return True
+        return is_row_major(self.shape, self.strides)
 
     def as_strided(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Ref:
         """Any layout over the same buffer; `offset` is relative to this Ref's."""
@@ -166,10 +159,7 @@ class Layout:
     def largest(self) -> int:
         """The largest number an index computation over this layout can reach."""
         reach = [sum((n - 1) * abs(s) for n, s in zip(self.sizes, st)) for st in self.strides]
-        total = 1
-        for n in self.sizes:
-            total *= n
-        return max([total, *reach])
+        return max([prod(self.sizes), *reach])
 
 
 def numpy_view(array: np.ndarray[Any, Any], ref: Ref, offset: int) -> np.ndarray[Any, Any]:

@@ -25,6 +25,16 @@ def contiguous_strides(shape: Ints) -> Ints:
     return tuple(reversed(strides))
 
 
+def is_row_major(shape: Ints, strides: Ints) -> bool:
+    """Whether elements lie in row-major order without gaps; strides of dimensions of size 1 do not matter."""
+    step = 1
+    for n, s in zip(reversed(shape), reversed(strides)):
+        if n != 1 and s != step:
+            return 0 in shape
+        step *= n
+    return True
+
+
 class Spec:
     """Shape and strides (elements), dtype, device. Make one with `spec_of` only: equality is identity."""
 
@@ -50,12 +60,7 @@ class Spec:
     @cached_property
     def is_contiguous(self) -> bool:
         """torch's contiguous(): strides of dimensions of size 1 do not matter."""
-        step = 1
-        for n, s in zip(reversed(self.shape), reversed(self.strides)):
-            if n != 1 and s != step:
-                return self.numel == 0
-            step *= n
-        return True
+        return is_row_major(self.shape, self.strides)
 
     @cached_property
     def is_dense(self) -> bool:

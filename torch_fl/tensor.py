@@ -95,9 +95,3 @@ def torch_device(device: Device) -> torch.device:
     if found is None:
         found = _DEVICES[device.index] = torch.device("npu", device.index)
     return found
-
-
-def same_layout(tensor: Tensor) -> bool:
-    """Whether C++ and the Spec agree on shape and strides; for tests and assertions."""
-    spec = tensor._spec
-    return tuple(tensor.shape) == spec.shape and tuple(tensor.stride()) == spec.strides

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..refs import Layout, Ref, Value
 from .types import ctype
 from .vectors import registers, vector_source
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..builder import Builder
-    from ..refs import Layout, Ref, Value
 
 MAX_DIM = 256
 """Head dimensions above this do not fit the private panels."""
@@ -94,6 +94,4 @@ class _Call:
 
 def _layout(first: Ref, *others: Ref) -> Layout:
     """Sizes of `first` and strides of all, (dim, length, head, batch)."""
-    from ..refs import Layout
-
     return Layout(first.shape[::-1], tuple(r.strides[::-1] for r in (first, *others)))

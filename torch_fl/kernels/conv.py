@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..refs import Layout, Ref
 from .frame import Frame, Phase
 from .gemm import emit_gemm
 from .types import ctype
@@ -19,7 +20,6 @@ from .window import Window, layout
 
 if TYPE_CHECKING:
     from ..builder import Builder
-    from ..refs import Layout, Ref
 
 _SOURCE = "conv.c"
 _ALL = range(3)
@@ -97,8 +97,6 @@ def _constant(b: Builder, y: Ref, bias: Ref | None) -> None:
 
 def _frame(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> Ref:
     """x as segments of positions, one per channel and phase, in the compute dtype."""
-    from ..refs import Layout
-
     channels = x.shape[1]
     framed = b.temp((channels * frame.n_phases * frame.segment + frame.tail,), acc_dtype(x.dtype))
     n, c, d, h, w = x.strides
@@ -113,8 +111,6 @@ def _frame(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> Ref:
 
 def _taps(w: Ref, frame: Frame, channel: int) -> tuple[Layout, Layout]:
     """What the kernels need to know about weight and window; `channel`: elements of a channel in the frame."""
-    from ..refs import Layout
-
     window, order = frame.window, (5, 4, 3, 2, 1, 0)
     shifts = (*frame.steps[:3], channel, frame.segment, 0)
     q = Layout(tuple(w.shape[d] for d in order), (tuple(w.strides[d] for d in order), shifts))
@@ -158,8 +154,6 @@ def _split_tiles(
 
 
 def _tile_layout(y: Ref, frame: Frame, groups: int, channels: int, outer: int, strides: tuple[int, int]) -> Layout:
-    from ..refs import Layout
-
     n, c, d, h, w = y.strides
     sizes = (*frame.out[::-1], frame.samples, channels, groups, outer)
     # strides of the frame: lengths of lines, planes and samples (what a position is divided by), group, outer sample
@@ -224,8 +218,6 @@ def _pointwise_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref) -> None:
 def _weight_grad(
     b: Builder, grad: Ref, framed: Ref, offset: Ref, result: Ref, frame: Frame, defines: dict[str, Any]
 ) -> None:
-    from ..refs import Layout
-
     groups, channels, inner = result.shape[:3]
     depth = frame.window.size * inner
     rows, some, span = _split_weight_grad(b, channels, depth, groups, defines["MR"])

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ..refs import Ref
 from .window import Triple, Window, triple
-
-if TYPE_CHECKING:
-    from ..refs import Ref
 
 _ALL = range(3)
 

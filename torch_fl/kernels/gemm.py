@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..refs import Layout, Ref, Value
 from .pointwise import emit
 from .types import ctype
 from .vectors import registers, vector_source
 
 if TYPE_CHECKING:
     from ..builder import Builder
-    from ..refs import Layout, Ref, Value
 
 Number = Any  # float, int or Value
 TILE = 4
@@ -101,8 +101,6 @@ class Problem:
     @property
     def layout(self) -> Layout:
         """Sizes (n, m, k, b1, b0, s) and strides of out, a, x, c."""
-        from ..refs import Layout
-
         o, a, x, c = (r.strides for r in (self.out, self.a, self.x, self.c))
         sizes = (self.n, self.m, self.k, self.out.shape[1], self.out.shape[0], self.s)
         rows = [(r[4], r[3], 0, r[1], r[0], 0) for r in (o, c)]
@@ -205,8 +203,6 @@ def _packed(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
 
 def _pack(b: Builder, p: Problem, source: Ref, width: int, name: str) -> tuple[Ref, tuple[int, int]]:
     """Panels of [b0, b1, s, k, lanes], and their strides over b1 and b0; a broadcast batch is packed once."""
-    from ..refs import Layout
-
     b0, b1 = (1 if step == 0 else n for n, step in zip(source.shape[:2], source.strides[:2]))
     s0, s1, s_s, s_k, s_lane = source.strides
     lanes, total = source.shape[4], p.k * p.s

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..refs import Layout, Ref
 from ..runtime.guard import code_of
 from .pointwise import merge
 from .types import raw_dtype
 
 if TYPE_CHECKING:
     from ..builder import Builder
-    from ..refs import Ref
 
 NO_SKIP = -(2**63)
 ANY_SIZE = 2**62
@@ -166,8 +166,6 @@ _ATOMIC = {
 
 
 def _layout(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
-    from ..refs import Layout
-
     return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..refs import Ref, Value
+
 if TYPE_CHECKING:
     from ..builder import Builder
-    from ..refs import Ref, Value
 
 Place = tuple[Any, int, "Ref"]
 """A Ref at replay: handle, offset in elements, and its metadata."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
+from ..refs import MAX_RANK, Layout, Ref, Value
 from .plain_copy import emit_plain_copy
 from .source import read_native
 from .transpose import emit_transpose
@@ -23,10 +24,8 @@ from .types import ctype, raw_dtype
 
 if TYPE_CHECKING:
     from ..builder import Builder
-    from ..refs import Ref, Value
 
 Operand = Any  # Ref | Value | number
-MAX_RANK = 8
 MAX_SLICES = 64
 """Launches at most for one op on tensors of more than MAX_RANK dimensions."""
 
@@ -152,8 +151,6 @@ def _emit_slices(
 def _emit_walk(
     builder: Builder, outs: Any, tensors: Any, scalars: Any, compute: torch.dtype, texts: Any, layout: Any
 ) -> None:
-    from ..refs import Layout
-
     helpers, code, setup = texts
     walked, single, (sizes, strides) = layout
     names = [n for n in walked if n not in single]

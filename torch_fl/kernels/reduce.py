@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..refs import Layout, Ref, Value
 from .pointwise import merge
 from .source import read_native
 from .types import ctype
 
 if TYPE_CHECKING:
     from ..builder import Builder
-    from ..refs import Layout, Ref, Value
 
 TILE = 256
 ROWS = 128
@@ -110,8 +110,6 @@ class _Walk:
 
 def layout_of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Layout:
     """A Layout of what `merge` returns."""
-    from ..refs import Layout
-
     return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..refs import MAX_RANK, Layout, Ref
 from .types import ctype
 
 if TYPE_CHECKING:
     from ..builder import Builder
-    from ..refs import Ref
 
 TILE = 32
 """Rows and columns of a tile, as in native/transpose.c."""
@@ -21,8 +21,7 @@ def emit_transpose(builder: Builder, target: Ref, source: Ref, compute: torch.dt
 
     `compute`: as for `emit`. Only for CPUs: a GPU's caches hold the lines of all work-items in flight.
     """
-    from ..refs import Layout
-    from .pointwise import MAX_RANK, merge
+    from .pointwise import merge
 
     sizes, (to, from_) = merge(target.shape, [target.strides, source.strides])
     dense = next((d for d in range(1, len(sizes)) if from_[d] == 1), 0)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..refs import Layout, Ref
+from ..refs import Layout, Ref
 
 Triple = tuple[int, int, int]
 
@@ -30,8 +28,6 @@ def volume(ref: Ref, rank: int) -> Ref:
 
 def layout(shape: Sequence[int], *refs: Ref) -> Layout:
     """The `LayoutK` of refs of equal rank walked over `shape`, innermost dimension first."""
-    from ..refs import Layout
-
     return Layout(tuple(reversed(shape)), tuple(tuple(reversed(r.strides)) for r in refs))
 
 
@@ -63,7 +59,5 @@ class Window:
 
     def over(self, shape: Sequence[int]) -> Layout:
         """The `Layout4` of a kernel: sizes of the input `shape` (D, H, W), then the four parameters."""
-        from ..refs import Layout
-
         rows = (self.kernel, self.stride, self.padding, self.dilation)
         return Layout(tuple(reversed(shape)), tuple(tuple(reversed(r)) for r in rows))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..builder import Builder
-from ..dispatch import call, current_device
+from ..dispatch import call
 from ..errors import Unsupported
 from ..fallback import upload
 from ..refs import Ref, Value
@@ -88,7 +88,7 @@ def arange_start_step(
 
 
 def _device_of(device: torch.device | None) -> Device:
-    return current_device() if device is None else device_at(device.index)
+    return device_at(None if device is None else device.index)
 
 
 def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> int:
