@@ -21,6 +21,8 @@ from torch_fl.runtime.adapter import (
     host_bytes,
 )
 
+from ._pocl_target import name_the_cpu
+
 
 def _kind(cl: Any, device: Any) -> str:
     kinds = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu", cl.device_type.ACCELERATOR: "accelerator"}
@@ -219,6 +221,7 @@ class OpenCL(Backend):
                     cpu_platform = cpu_platform or platform
                     if platform != cpu_platform:
                         continue
+                    name_the_cpu(device.int_ptr)
                 nth = sum(p.kind == "cpu" for p in found)
                 found.append(_properties(cl, device, nth))
         found.sort(key=lambda p: ("gpu", "accelerator", "cpu").index(p.kind))
