@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import select
 import subprocess
@@ -19,9 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import opinfo
+import torch
 from opinfo import Node, declared
 
+from torch_fl import fallback
+
 NODE_SECONDS = 180
+
+
+def serve() -> None:
+    """What a worker does: nodes in as JSON lines, results out as JSON lines."""
+    torch.set_num_threads(1)
+    results = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what ops print must not mix with the results
+    fallback.set_fallback("allow")
+    for line in sys.stdin:
+        request = json.loads(line)
+        results.write(json.dumps(opinfo.outcome(Node(*request["node"]), request["count"])) + "\n")
+        results.flush()
 
 
 class Worker:
@@ -136,7 +152,7 @@ def main(dtypes: Sequence[str]) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Check ops on the device against the CPU with torch's OpInfo samples.")
     parser.add_argument("names", nargs="*", help="entries, default all")
-    parser.add_argument("--groups", default=",".join(opinfo.CHECKS))
+    parser.add_argument("--groups", default=",".join(opinfo.GROUPS))
     parser.add_argument("--dtypes", default=",".join(dtypes))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--count", type=int, help="samples per node")
@@ -146,7 +162,7 @@ def main(dtypes: Sequence[str]) -> int:
         (node, args.count)
         for group in args.groups.split(",")
         for dtype in args.dtypes.split(",")
-        if group == "forward" or dtype == "float32"
+        if group == "forward" or dtype == "float32" or (dtype == "complex64" and opinfo.GROUPS[group].derivatives)
         for node in opinfo.nodes(group, dtype)
         if not args.names or node.name in args.names
     ]

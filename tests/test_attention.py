@@ -184,3 +184,24 @@ def test_masked_softmax(device: torch.device) -> None:
     scores, hidden = torch.randn(2, 4, 7, 7), torch.rand(7, 7) > 0.5
     assert_same(torch._masked_softmax, scores, hidden, 3, 0, device=device)
     assert_same(torch._masked_softmax, scores, PADDING, 3, 1, device=device)
+
+
+@pytest.mark.parametrize("kind", ["plain", "causal", "grouped", "bool mask"])
+def test_double_backward(device: torch.device, kind: str) -> None:
+    """Second gradients through the fused op are those of torch's composition in float64."""
+    grouped, mask = kind == "grouped", torch.rand(5, 6).gt(0.3) if kind == "bool mask" else None
+    shapes = [(2, 4, 5, 8), *[(2, 2 if grouped else 4, 6, 8)] * 2]
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    seed = torch.randn(2, 4, 5, 8, dtype=torch.float64)
+
+    def second(where: Any) -> Any:
+        q, k, v, grad = (t.to(where).requires_grad_() for t in (*inputs, seed))
+        placed = None if mask is None else mask.to(where)
+        out = F.scaled_dot_product_attention(q, k, v, placed, is_causal=kind == "causal", enable_gqa=grouped)
+        first = torch.autograd.grad(out, (q, k, v), grad, create_graph=True)
+        found = torch.autograd.grad(sum(t.square().sum() for t in first), (q, k, v, grad))
+        return [t.detach().cpu() for t in (*first, *found)]
+
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        want = second("cpu")
+    torch.testing.assert_close(second(device), want)

@@ -13,6 +13,7 @@ from . import fallback
 from .infer import find_tensors
 from .interrupts import uninterrupted
 from .plan import CallPlan
+from .resizing import resize_out
 from .runtime.devices import Device, device_at
 from .schema import bind_all, functional_of, params_of
 
@@ -123,7 +124,6 @@ def _write_results(func: Any, decompose: Callable[..., Any], args: Any, kwargs: 
     results = result if isinstance(result, (list, tuple)) else [result]
     targets = [bound[p.name] for p in params if p.written]
     for target, value in zip(targets, results):
-        if target._spec.shape != tuple(value.shape):
-            target.resize_(value.shape)
+        resize_out(target, value.shape)
         target.copy_(value)
     return targets[0] if len(targets) == 1 else tuple(targets)

@@ -7,7 +7,6 @@ the CPU, and an output that shares a storage there becomes a view of the device 
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -73,16 +72,7 @@ def _announce(func: Any, args: Any, kwargs: Any, device: Device, reason: str) ->
         log.log_fallback(name, device.index, reason, where.user_line())
     if _State.policy == "warn" and (name, reason) not in _State.warned:
         _State.warned.add((name, reason))
-        _warn(f"{name}: fallback to CPU on npu:{device.index} ({reason})")
-
-
-def _warn(text: str) -> None:
-    """A warning that names the user's line, where there is one."""
-    file, _, line = where.user_line().rpartition(":")
-    if file:
-        warnings.warn_explicit(text, FallbackWarning, file, int(line))
-    else:
-        warnings.warn(text, FallbackWarning, stacklevel=4)
+        where.warn(f"{name}: fallback to CPU on npu:{device.index} ({reason})", FallbackWarning)
 
 
 class _Crossing:

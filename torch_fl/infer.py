@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from .errors import Unsupported
 from .runtime.devices import Device
+from .schema import params_of
 from .spec import Spec, spec_of
 from .tensor import Tensor
 
@@ -70,8 +72,8 @@ def to_meta(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
 
 
-def _meta_kwargs(kwargs: dict[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
-    changed = {k: map_tensors(v, convert) for k, v in kwargs.items()}
+def _meta_kwargs(kwargs: dict[str, Any], convert: Callable[..., Any], hollow: Sequence[str]) -> dict[str, Any]:
+    changed = {k: map_tensors(v, partial(convert, hollow=k in hollow)) for k, v in kwargs.items()}
     if changed.get("device") is not None:
         changed["device"] = _META
     if changed.get("pin_memory"):
@@ -80,23 +82,40 @@ def _meta_kwargs(kwargs: dict[str, Any], convert: Callable[[Any], Any]) -> dict[
 
 
 def run_on_meta(
-    func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], hollow: Sequence[str] = ()
 ) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
-    """`func` on meta twins of its tensors: (result, the original tensors, their twins), in argument order."""
+    """`func` on meta twins of its tensors: (result, the original tensors, their twins), in argument order.
+
+    `hollow`: keyword arguments whose twins have no elements.
+    """
     originals: list[torch.Tensor] = []
     twins: list[torch.Tensor] = []
 
-    def convert(tensor: torch.Tensor) -> torch.Tensor:
+    def convert(tensor: torch.Tensor, hollow: bool = False) -> torch.Tensor:
         # One twin per occurrence, as the binder counts them.
         originals.append(tensor)
-        twins.append(to_meta(tensor))
+        twins.append(torch.empty(0, dtype=tensor.dtype, device=_META) if hollow else to_meta(tensor))
         return twins[-1]
 
     meta_args = [_META if isinstance(a, torch.device) else map_tensors(a, convert) for a in args]
-    meta_kwargs = _meta_kwargs(kwargs, convert)
+    meta_kwargs = _meta_kwargs(kwargs, convert, hollow)
     if "generator" in meta_kwargs:
         meta_kwargs["generator"] = None
     return func(*meta_args, **meta_kwargs), originals, twins
+
+
+def _wrong_outs(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """The out= arguments that have another shape than the results.
+
+    They are found with empty ones in their place: torch resizes those in silence, and its meta functions do not warn
+    about others as its kernels do. Whoever resizes a tensor has to warn.
+    """
+    outs = [p.name for p in params_of(func) if p.is_out and p.kind == "tensor" and kwargs.get(p.name) is not None]
+    if not outs:
+        return outs
+    _, originals, twins = run_on_meta(func, args, kwargs, outs)
+    shapes = {id(t): twin.shape for t, twin in zip(originals, twins)}
+    return [name for name in outs if shapes[id(kwargs[name])] != kwargs[name].shape]
 
 
 def _structure(result: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
@@ -128,7 +147,7 @@ def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device
     shape depends on data.
     """
     try:
-        result, originals, twins = run_on_meta(func, args, kwargs)
+        result, originals, twins = run_on_meta(func, args, kwargs, _wrong_outs(func, args, kwargs))
     except NotImplementedError as error:
         raise Unsupported(f"torch cannot infer its shape ({str(error).splitlines()[0][:120]})") from None
     storages = {t.untyped_storage()._cdata: i for i, t in enumerate(twins)}

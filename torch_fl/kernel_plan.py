@@ -13,10 +13,11 @@ from .errors import Unsupported
 from .infer import Inferred, find_tensors, infer
 from .plan import Plan
 from .refs import Ref, Value
-from .registry import Kernel, find_kernels, find_overload
+from .registry import COMPLEX, Kernel, find_kernels, find_overload
+from .resizing import resize_out
 from .runtime.devices import Device
 from .schema import bind_all, params_of
-from .tensor import Tensor, give_layout
+from .tensor import Tensor
 
 
 def kernel_plan(
@@ -51,7 +52,7 @@ def _pack_of(func: Any) -> Callable[[list[Any]], Any]:
 def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> None:
     """Give out= tensors of the wrong size the right one (torch has warned by now)."""
     for index, spec in inferred.resized:
-        give_layout(tensors[index], spec)
+        resize_out(tensors[index], spec.shape, spec)
         builder.inputs[index] = spec
 
 

@@ -32,9 +32,9 @@ def entries() -> Mapping[str, Any]:
     return {f"{e.name}.{e.variant_test_name}".rstrip("."): e for e in op_db}
 
 
-def supports(entry: Any, dtype: str) -> bool:
-    """Whether the entry declares the dtype for the CPU, which the device is compared with."""
-    return getattr(torch, dtype) in entry.supported_dtypes("cpu")
+def supports(entry: Any, dtype: str, derivatives: bool = False) -> bool:
+    """Whether the entry declares the dtype (for derivatives) for the CPU, which the device is compared with."""
+    return getattr(torch, dtype) in (entry.supported_backward_dtypes if derivatives else entry.supported_dtypes)("cpu")
 
 
 def samples_of(entry: Any, dtype: str, count: int, requires_grad: bool = False) -> Iterator[Any]:

@@ -163,6 +163,9 @@ def fused_attention(
     return out, lse, None, None, query._spec.shape[2], key._spec.shape[2], None, None, None
 
 
+_aten_backward = _ATEN._scaled_dot_product_fused_attention_overrideable_backward.default
+
+
 @handler("aten::_scaled_dot_product_fused_attention_overrideable_backward")
 def fused_attention_backward(
     grad_out: Tensor,
@@ -187,3 +190,45 @@ def fused_attention_backward(
     """Gradients of query, key and value; none for the mask (such calls are composed)."""
     args = (query, key, value, attn_bias, _scale(query, scale), is_causal, grad_out, out, logsumexp)
     return (*planned(op_of(_BACKWARD), args, {}), None)
+
+
+def differentiable_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kw: Any) -> Any:
+    """The backward for autograd: of ops that have derivatives themselves where the graph of gradients is kept."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (grad_out, query, key, value)):
+        attn_bias, _, _, _, _, _, _, _, _, is_causal = args[:10]
+        return (*_composed_backward(grad_out, query, key, value, attn_bias, is_causal, kw.get("scale")), None)
+    with torch._C._AutoDispatchBelowAutograd():
+        return _aten_backward(grad_out, query, key, value, *args, **kw)
+
+
+_aten_library.impl(
+    "_scaled_dot_product_fused_attention_overrideable_backward", differentiable_backward, "AutogradPrivateUse1"
+)
+
+
+def _composed_backward(
+    grad: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    causal: bool,
+    scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gradients of q, k and v by matrix products: dV = P^T dO, dS = P * (dP - rowsum(P * dP)) with dP = dO V^T."""
+    groups = q.shape[1] // k.shape[1]
+    factor = _scale(q, scale)  # type: ignore[arg-type]
+    keys, values = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (k, v))
+    scores = factor * q @ keys.mT
+    if causal:
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(mask.logical_not(), -math.inf) if mask.dtype == torch.bool else scores + mask
+    p = torch._safe_softmax(scores, -1)
+    dp = grad @ values.mT
+    ds = factor * p * (dp - (p * dp).sum(-1, keepdim=True))
+    found = [ds @ keys, ds.mT @ q, p.mT @ grad]
+    for i in (1, 2):
+        if groups > 1:
+            found[i] = found[i].unflatten(1, (k.shape[1], groups)).sum(2)
+    return found[0], found[1], found[2]

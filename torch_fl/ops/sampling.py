@@ -13,6 +13,7 @@ from ..fallback import download
 from ..kernels.pointwise import emit
 from ..refs import Ref
 from ..registry import handler, kernel
+from ..resizing import resize_out
 from ..runtime.random import philox_of
 from ..schema import NotOurs
 from ..tensor import Tensor
@@ -94,8 +95,7 @@ def randperm_out(n: int, generator: Any = None, *, out: Tensor) -> Tensor:
     order = torch.randperm(
         n, generator=_host_generator(out._spec.device.index, generator), dtype=torch.int64, device="cpu"
     )
-    if tuple(out.shape) != (n,):
-        out.resize_(n)
+    resize_out(out, (n,))
     return out.copy_(order.to(out.dtype))  # type: ignore[return-value]
 
 

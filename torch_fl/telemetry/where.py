@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import warnings
 import weakref
 from types import FrameType
 from typing import Any
@@ -33,6 +34,15 @@ def user_line() -> str:
         return found
     waiting = [f for f in map(_in_engine, sys._current_frames().values()) if f is not None]
     return _outside(waiting[0]) if len(waiting) == 1 else ""
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """A warning that names the user's line, where there is one."""
+    file, _, line = user_line().rpartition(":")
+    if file:
+        warnings.warn_explicit(text, category, file, int(line))
+    else:
+        warnings.warn(text, category, stacklevel=4)
 
 
 def _outside(frame: FrameType | None) -> str:

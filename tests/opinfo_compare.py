@@ -1,0 +1,159 @@
+"""What all checks against OpInfo share: a sample on both devices, and the comparison of results with the CPU's.
+
+Everything is compared at OpInfo's own tolerances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._prims_common import check_significant_strides
+from torch.testing._comparison import default_tolerances
+
+from torch_fl.commands.samples import Copies
+
+DEVICE = torch.device("npu", 0)
+CPU = torch.device("cpu")
+TOLERANT_TESTS = (
+    "test_compare_cpu",
+    "test_numpy_ref",
+    "test_noncontiguous_samples",
+    "test_variant_consistency_eager",
+    "test_out",
+    "test_python_ref",
+    "test_python_ref_executor",
+)
+
+
+def tolerance(entry: Any, dtype: str) -> tuple[float, float]:
+    """(rtol, atol) of a dtype: assert_close's, or the entry's own where torch gives it wider ones for its tests."""
+    rtol, atol = default_tolerances(getattr(torch, dtype))
+    for test in TOLERANT_TESTS:
+        for decorator in entry.get_decorators("TestCommon", test, "cpu", getattr(torch, dtype), {}):
+            override = getattr(decorator, "d", {}).get(getattr(torch, dtype))
+            if override is not None:  # a tol, or only an atol
+                rtol, atol = max(rtol, getattr(override, "rtol", 0.0)), max(atol, getattr(override, "atol", override))
+    return rtol, atol
+
+
+class Comparison:
+    """Compares a result on the device with the CPU's."""
+
+    def __init__(
+        self,
+        tolerances: tuple[float, float],
+        dtype: str,
+        values: bool = True,
+        rounding: bool = False,
+        ties: bool = False,
+    ) -> None:
+        self.tolerances = tolerances
+        self.dtype = getattr(torch, dtype)
+        self.values = values
+        self.rounding = rounding
+        self.ties = ties
+
+    def exact(self, sample: Any, run: Callable[[Any, Any], Any]) -> Any:
+        """The sample's results in float64 on the CPU, or None where the CPU's own are to be met."""
+        if not self.rounding:
+            return None
+        wide = _doubled(sample)
+        return run(wide, Copies(CPU)(((wide.input, *wide.args), wide.kwargs)))
+
+    def same(self, got: Any, want: Any, exact: Any = None, what: str = "result", strides: bool = True) -> None:
+        """Type, shape, dtype, strides and values of nested results; raises AssertionError.
+
+        `exact`: the results in float64, for entries where the CPU's own rounding uses up its tolerance. The device may
+        then be off from them by the tolerance and as much as the CPU is.
+        """
+        if isinstance(want, torch.Tensor):
+            self._same_layout(got, want, what, strides)
+            if self.values:
+                self._same_values(
+                    got.detach().to("cpu"), want.detach(), None if exact is None else exact.detach(), what
+                )
+        elif isinstance(want, (list, tuple)):
+            if self.ties:  # the first result says which value was found, the second which of its equals
+                got, want = got[:1], want[:1]
+            assert len(got) == len(want), f"{what}: {len(got)} items instead of {len(want)}"
+            for i, (g, w) in enumerate(zip(got, want)):
+                self.same(g, w, exact and exact[i], f"{what} {i}", strides)
+        elif isinstance(want, (float, complex)):
+            if self.values:
+                self.close(torch.tensor(got), torch.tensor(want), what)
+        elif not isinstance(want, torch.device):
+            assert got == want or not self.values, f"{what}: {got!r} instead of {want!r}"
+
+    def _same_layout(self, got: Any, want: torch.Tensor, what: str, strides: bool) -> None:
+        assert isinstance(got, torch.Tensor), f"{what}: {got!r} instead of a tensor"
+        assert got.device.type == "npu", f"{what}: on {got.device}"
+        for name in ("dtype", "shape"):
+            assert getattr(got, name) == getattr(want, name), (
+                f"{what}: {name} {getattr(got, name)} instead of {getattr(want, name)}"
+            )
+        if strides and not check_significant_strides(got, want)[0]:
+            raise AssertionError(f"{what}: strides {got.stride()} instead of {want.stride()} of {tuple(want.shape)}")
+
+    def _same_values(self, got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor | None, what: str) -> None:
+        try:
+            self.close(got, want, what)
+        except AssertionError as far:
+            if exact is None:
+                raise
+            ours, cpus = _distance(got, exact), _distance(want, exact)
+            allowed = torch.where(cpus.isfinite(), cpus, 0).max()
+            rtol, atol = self.tolerances
+            if not torch.all(ours <= allowed + atol + rtol * exact.detach().abs().nan_to_num()):
+                raise AssertionError(f"{far}\nfrom float64: {ours.max():.3g}, the CPU: {allowed:.3g}") from None
+
+    def close(self, got: torch.Tensor, want: torch.Tensor, what: str) -> None:
+        """Values at this node's tolerances."""
+        rtol, atol = self.tolerances if want.dtype == self.dtype else (None, None)
+        torch.testing.assert_close(
+            got, want.resolve_conj().resolve_neg(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False,
+            msg=lambda text: f"{what}: {text}",
+        )  # fmt: skip
+
+    def same_memory(self, here: Copies, there: Copies) -> None:
+        """What the CPU left as it was must be so bit by bit; what it wrote must be close, holes included."""
+        for (cpu, original), (device, _) in zip(here.bases, there.bases):
+            found, size = device.to("cpu"), original.numel()
+            if torch.equal(_bits(cpu[:size]), _bits(original)):
+                assert torch.equal(_bits(found[:size]), _bits(original)), "an input was changed"
+            elif self.values:
+                self.close(found[:size], cpu[:size], "memory of an input")
+
+
+def _distance(values: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """How far values are from exact ones; 0 where both are the same infinity or NaN."""
+    wide, exact = values.double(), exact.detach()
+    same = (wide == exact) | (wide.isnan() & exact.isnan())
+    return (wide - exact).abs().masked_fill(same, 0)
+
+
+def _bits(flat: torch.Tensor) -> torch.Tensor:
+    return flat.contiguous().view(torch.uint8)
+
+
+def _doubled(sample: Any) -> Any:
+    """The sample with float64 in the place of every float dtype."""
+
+    def double(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.detach().double().requires_grad_(value.requires_grad)
+        return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+
+    return sample.transform(double)
+
+
+def run_call(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    torch.manual_seed(0)
+    return call(*args, **kwargs)
+
+
+def both(sample: Any) -> tuple[Copies, Any, Copies, Any]:
+    here, there = Copies(CPU), Copies(DEVICE)
+    call = ((sample.input, *sample.args), sample.kwargs)
+    return here, here(call), there, there(call)
