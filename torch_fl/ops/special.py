@@ -10,6 +10,7 @@ import torch
 from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.pointwise import complex_parts, emit
+from ..kernels.source import read_native
 from ..refs import Ref
 from ..registry import kernel
 from .rows import PROMOTION, compute_dtype, pointwise, run_row
@@ -28,6 +29,16 @@ pointwise(
     {"float": "self != self ? self : self > 0 ? -self * m_log(self) : self == 0 ? 0 : -(ACC)INFINITY"},
     "int_to_float",
 )
+_BESSEL = read_native("bessel.h")
+for _name, _expression in {
+    "bessel_j0": "bessel_j0(self)", "bessel_j1": "bessel_j1(self)",
+    "bessel_y0": "bessel_y0(self)", "bessel_y1": "bessel_y1(self)",
+    "modified_bessel_i0": "s_i0(self)", "modified_bessel_i1": "s_i1(self)",
+    "modified_bessel_k0": "bessel_k0(self)", "modified_bessel_k1": "bessel_k1(self)",
+    "scaled_modified_bessel_k0": "bessel_k0e(x)", "scaled_modified_bessel_k1": "bessel_k1e(x)",
+    "spherical_bessel_j0": "bessel_spherical_j0(x)", "airy_ai": "bessel_airy(x)",
+}.items():  # fmt: skip
+    pointwise(f"aten::special_{_name}", {"float": _expression}, "int_to_float", _BESSEL)
 for _name in ("igamma", "igammac"):
     pointwise(f"aten::{_name}", {"float": f"s_{_name}(self, other)"}, "int_to_float")
 
