@@ -38,7 +38,7 @@ def kernel_plan(
     call = _arguments(entry, bound, tensors)
     entry.function(builder, **call)
     plan = builder.finish()
-    plan.route = "kernel" if entry.backend else "portable"
+    plan.route = "portable" if entry.backend in ("", COMPLEX) else "kernel"
     return plan
 
 
@@ -50,7 +50,7 @@ def _pack_of(func: Any) -> Callable[[list[Any]], Any]:
 
 
 def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> None:
-    """Give out= tensors of the wrong size the right one (torch has warned by now)."""
+    """Give out= tensors of the wrong size the right one."""
     for index, spec in inferred.resized:
         resize_out(tensors[index], spec.shape, spec)
         builder.inputs[index] = spec
@@ -169,12 +169,27 @@ def inline(builder: Builder, op: str, args: Sequence[Any], kwargs: dict[str, Any
     builder.out_refs = {} if out is None else {0: out}
     builder.natural = None
     try:
-        entry = kernels[0]
-        entry.function(builder, **{n: bound[n if n in bound else n[:-1]] for n in entry.names})
+        _first_that_can(builder, kernels, bound)
         results = [builder.out(i) for i in range(len(inferred.outs))]
     finally:
         builder.outs, builder.out_refs, builder.natural = outer
     return inferred.pack(list(results))
+
+
+def _first_that_can(builder: Builder, kernels: Sequence[Kernel], bound: dict[str, Any]) -> None:
+    """Run the first kernel that takes these arguments; what one recorded before it gave up is taken back."""
+    out_refs = builder.out_refs
+    marks = len(builder.steps), len(builder.allocs), builder.n_launches
+    for last, entry in enumerate(kernels, 1 - len(kernels)):
+        builder.out_refs = dict(out_refs)
+        try:
+            entry.function(builder, **{n: bound[n if n in bound else n[:-1]] for n in entry.names})
+            return
+        except Unsupported:
+            if last == 0:
+                raise
+            del builder.steps[marks[0] :], builder.allocs[marks[1] :]
+            builder.n_launches = marks[2]
 
 
 def _example(value: Value) -> Any:

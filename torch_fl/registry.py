@@ -21,6 +21,9 @@ from .schema import params_of
 
 KernelFunction = Callable[..., None]
 
+COMPLEX = "complex numbers"
+"""In the place of a backend: the portable kernel of an op for complex numbers, asked after all others."""
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -123,9 +126,9 @@ def find_handler(func: Any) -> Callable[..., Any] | None:
 
 
 def find_kernels(func: Any, backend: Any) -> list[Kernel]:
-    """Kernels of a functional overload for an adapter: its own first, its family's, then the portable one."""
+    """Kernels of a functional overload for an adapter: its own first, its family's, then the portable ones."""
     table = _KERNELS.get(func, {})
-    return [table[k] for k in dict.fromkeys((backend.name, backend.family or backend.name, "")) if k in table]
+    return [table[k] for k in dict.fromkeys((backend.name, backend.family or backend.name, "", COMPLEX)) if k in table]
 
 
 def static_of(func: Any) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from ..refs import MAX_RANK, Layout, Ref, Value
 from .plain_copy import emit_plain_copy
 from .source import read_native
 from .transpose import emit_transpose
-from .types import ctype, raw_dtype
+from .types import complex_ctype, ctype, raw_dtype
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -60,8 +60,8 @@ def _body(
     """
     walk = "".join(f" at_{n} += q_ * m_.stride[{k}][d_];" for k, n in enumerate(steps))
     begin = "".join(f" IDX at_{n} = j0_ * {s};" for n, s in steps.items())
-    hoisted = "".join(f"  const ACC {n} = (ACC)T_{n}_load(p_{n}[0]);\n" for n in single)
-    loads = "".join(f"      ACC {n} = (ACC)T_{n}_load(p_{n}[at_{n} + j_ * {steps[n]}]);\n" for n in reads)
+    hoisted = "".join(f"  const ACC {n} = GET_{n}(p_{n}[0]);\n" for n in single)
+    loads = "".join(f"      ACC {n} = GET_{n}(p_{n}[at_{n} + j_ * {steps[n]}]);\n" for n in reads)
     results = "".join(f"      const T_{n} r_{n} = T_{n}_save(EXPR_{n});\n" for n in writes)
     saves = "".join(f"      p_{n}[at_{n} + j_ * {steps[n]}] = r_{n};\n" for n in writes)
     return f"""
@@ -158,18 +158,22 @@ def _emit_walk(
         raise Unsupported("more than 8 tensors in one pointwise kernel")
     steps = {n: _step(k, st[0]) for k, (n, st) in enumerate(zip(names, strides))}
     access = {n: "in" if n not in outs else "inout" if n in tensors else "out" for n in walked}
-    params = [f"{access[n]} T_{n} p_{n}" for n in walked] + [f"ACC {n}" for n in scalars]
+    numbers, setup = _numbers(scalars, compute, setup)
+    params = [f"{access[n]} T_{n} p_{n}" for n in walked] + [f"REAL {n}" for n in numbers]
     params += ["long total_", "long chunk_", f"Layout{len(names)} m_"]
     reads = [n for n in tensors if n not in single]
     body = _body(steps, single, reads, list(outs), code, setup)
     used = _helpers(helpers, code, setup, *(o[1] for o in outs.values()))
+    used = read_native("complex.h") + used if compute.is_complex else used
     text = f"{used}\nkernel pointwise({', '.join(params)}) {{{body}}}\n"
-    defines = builder.types(**{f"T_{n}": r.dtype for n, r in walked.items()}) | _compute_defines(builder, compute)
+    defines = _compute_defines(builder, compute)
+    for n, r in walked.items():
+        defines |= _operand(builder, n, r.dtype, compute)
     defines |= {f"EXPR_{n}": f"({o[1]})" for n, o in outs.items()}
     total = next(iter(walked.values())).numel
     items, chunk = builder.split(total)
     bound = Layout(tuple(sizes), tuple(tuple(s) for s in strides))
-    builder.launch(text, "pointwise", items, [*walked.values(), *scalars.values(), total, chunk, bound], defines)
+    builder.launch(text, "pointwise", items, [*walked.values(), *numbers.values(), total, chunk, bound], defines)
 
 
 def _helpers(helpers: str, *code: str) -> str:
@@ -182,10 +186,46 @@ def _helpers(helpers: str, *code: str) -> str:
 _LIBRARIES = {"(?:fast|m|s)_": "fastmath.h", "(?:m|s)_": "math.h", "s_": "special.h"}
 
 
+def _numbers(scalars: Mapping[str, Any], compute: torch.dtype, setup: str) -> tuple[dict[str, Any], str]:
+    """The kernel's number parameters, and `setup` after what makes complex numbers of pairs of them."""
+    if not compute.is_complex:
+        return dict(scalars), setup
+    numbers: dict[str, Any] = {}
+    for name, value in scalars.items():
+        numbers |= {f"{name}_{part}_": _part(value, part) for part in ("real", "imag")}
+    made = "".join(f"const ACC {n} = c_new({n}_real_, {n}_imag_); " for n in scalars)
+    return numbers, made + setup
+
+
+def _part(value: Any, part: str) -> Any:
+    """The real or imaginary part of a number, or of one that comes at launch."""
+    get = attrgetter(part)
+    return value.map(get, float) if isinstance(value, Value) else get(value)
+
+
+def _operand(builder: Builder, name: str, dtype: torch.dtype, compute: torch.dtype) -> dict[str, object]:
+    """How operand `name` is stored, saved, and brought into the compute type (`GET_name`)."""
+    if not dtype.is_complex:
+        get = "c_real((REAL)T_{0}_load(v))" if compute.is_complex else "((ACC)T_{0}_load(v))"
+        return builder.types(**{f"T_{name}": dtype}) | {f"GET_{name}(v)": get.format(name)}
+    if not compute.is_complex:
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+    builder.types(REAL=dtype.to_real())
+    kind = complex_ctype(dtype)
+    get = "(v)" if dtype == compute else f"from_{kind.store}(v)"
+    save = "(v)" if dtype == compute else kind.save
+    wide: dict[str, object] = {"COMPLEX128": 1} if dtype == torch.complex128 else {}
+    return {f"T_{name}": kind.store, f"T_{name}_save(v)": save, f"GET_{name}(v)": get, **wide}
+
+
 def _compute_defines(builder: Builder, compute: torch.dtype) -> dict[str, object]:
     """ACC, what the helper functions must know of it, and `K(1.5)` for constants in it."""
+    if compute.is_complex:
+        kind, real = complex_ctype(compute).compute, compute.to_real()
+        wide: dict[str, object] = {"COMPLEX128": 1} if compute == torch.complex128 else {}
+        return _compute_defines(builder, real) | {"ACC": kind, "REAL": ctype(real).compute, **wide}
     builder.types(ACC=compute)
-    defines: dict[str, object] = {"ACC": ctype(compute).compute}
+    defines: dict[str, object] = {"ACC": ctype(compute).compute, "REAL": ctype(compute).compute}
     if compute == torch.float64:
         return defines | {"ACC_REAL": 1, "ACC_DOUBLE": 1, "K(v)": "v"}
     if compute.is_floating_point:
@@ -251,10 +291,8 @@ def emit_fill(builder: Builder, target: Ref, value: Any) -> None:
         emit_plain_copy(builder, target, value)
         return
     if target.dtype.is_complex:
-        for part, name in enumerate(("real", "imag")):
-            get = attrgetter(name)
-            number = value.map(get, float) if hasattr(value, "map") else get(value)
-            emit_fill(builder, complex_parts(target).select(-1, part), number)
+        for k, part in enumerate(("real", "imag")):
+            emit_fill(builder, complex_parts(target).select(-1, k), _part(value, part))
         return
     if target.dtype == torch.bool:
         value = value.map(bool, bool) if hasattr(value, "map") else bool(value)

@@ -50,6 +50,20 @@ def ctype(dtype: torch.dtype) -> CType:
     return found
 
 
+_COMPLEX: dict[torch.dtype, CType] = {
+    torch.complex64: CType("complex64", "complex64", save="to_complex64(v)"),
+    torch.complex128: CType("complex128", "complex128", save="to_complex128(v)"),
+}
+
+
+def complex_ctype(dtype: torch.dtype) -> CType:
+    """The C view of a complex dtype: a struct of native/complex.h. Raises Unsupported for halves."""
+    found = _COMPLEX.get(dtype)
+    if found is None:
+        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+    return found
+
+
 def raw_dtype(itemsize: int) -> torch.dtype:
     """The integer dtype that moves `itemsize` bytes unchanged. Raises Unsupported for other sizes."""
     for dtype in (torch.uint8, torch.int16, torch.int32, torch.int64):

@@ -30,7 +30,7 @@ PROMOTION = {
 
 
 Expression = str | Mapping[str, str]
-_PROMOTED = ("self", "other", "exponent", "min", "max")
+PROMOTED = ("self", "other", "exponent", "min", "max")
 """Numbers in these places take part in type promotion, others (alpha, value, negative_slope ...) do not."""
 
 
@@ -52,7 +52,7 @@ def pointwise(
         params = [p for p in params_of(func) if p.kind in ("tensor", "value")]
         if not params:
             raise RegistryError(f"{name} has no tensors")
-        chosen = promote or [p.name for p in params if p.kind == "tensor" or p.name in _PROMOTED]
+        chosen = promote or [p.name for p in params if p.kind == "tensor" or p.name in PROMOTED]
         row = Row(expression, promotion, tuple(chosen), helpers)
         add_kernel(func, Kernel(name, row, "", (), True, True, tuple(p.name for p in params)))
 
@@ -102,7 +102,7 @@ def _kind_of(dtype: torch.dtype) -> str:
 
 def compute_dtype(operands: Sequence[Any], kind: Any) -> torch.dtype:
     """The dtype an op computes in by torch's promotion rules; operands are Refs, Values and numbers."""
-    examples = [_example(o) for o in operands]
+    examples = [example(o) for o in operands]
     if any(e.dtype.is_complex if isinstance(e, torch.Tensor) else isinstance(e, complex) for e in examples):
         raise Unsupported("dtype complex")
     if kind is KIND.ALWAYS_BOOL:
@@ -114,7 +114,8 @@ def compute_dtype(operands: Sequence[Any], kind: Any) -> torch.dtype:
     return torch.float32 if found in (torch.float16, torch.bfloat16) else found
 
 
-def _example(operand: Any) -> Any:
+def example(operand: Any) -> Any:
+    """What torch's type promotion wants to see of an operand: a tensor without elements, or a number."""
     if isinstance(operand, Ref):
         return torch.empty((1,) * min(operand.ndim, 1), dtype=operand.dtype, device="meta")
     if isinstance(operand, Value):
