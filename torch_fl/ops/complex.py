@@ -62,7 +62,7 @@ def complex_row(names: str | Sequence[str], expression: str, promote: Sequence[s
         add_kernel(find_overload(name), Kernel(name, run, COMPLEX, (), True, True, names_of))
 
 
-def _times(number: Any, name: str, operand: str) -> str:
+def times(number: Any, name: str, operand: str) -> str:
     """number * operand; a real number multiplies both parts, so that infinities stay where they are."""
     is_complex = getattr(number, "kind", type(number)) is complex
     return f"c_mul({name}, {operand})" if is_complex else f"c_scale({name}.re, {operand})"
@@ -72,21 +72,21 @@ def _times(number: Any, name: str, operand: str) -> str:
 def add(b: Builder, self: Any, other: Any, alpha: Any) -> None:
     """self + alpha * other."""
     operands = {"self": self, "other": other, "alpha": alpha}
-    run_complex(b, f"c_add(self, {_times(alpha, 'alpha', 'other')})", operands, ("self", "other"))
+    run_complex(b, f"c_add(self, {times(alpha, 'alpha', 'other')})", operands, ("self", "other"))
 
 
 @kernel("aten::sub.Tensor", "aten::sub.Scalar", backend=COMPLEX, elementwise=True)
 def sub(b: Builder, self: Any, other: Any, alpha: Any) -> None:
     """self - alpha * other."""
     operands = {"self": self, "other": other, "alpha": alpha}
-    run_complex(b, f"c_sub(self, {_times(alpha, 'alpha', 'other')})", operands, ("self", "other"))
+    run_complex(b, f"c_sub(self, {times(alpha, 'alpha', 'other')})", operands, ("self", "other"))
 
 
 @kernel("aten::rsub.Tensor", "aten::rsub.Scalar", backend=COMPLEX, elementwise=True)
 def rsub(b: Builder, self: Any, other: Any, alpha: Any) -> None:
     """other - alpha * self."""
     operands = {"self": self, "other": other, "alpha": alpha}
-    run_complex(b, f"c_sub(other, {_times(alpha, 'alpha', 'self')})", operands, ("self", "other"))
+    run_complex(b, f"c_sub(other, {times(alpha, 'alpha', 'self')})", operands, ("self", "other"))
 
 
 complex_row(("aten::mul.Tensor", "aten::mul.Scalar"), "c_mul(self, other)")
@@ -116,7 +116,7 @@ def addcdiv(b: Builder, self: Any, tensor1: Any, tensor2: Any, value: Any) -> No
 
 def _add_term(b: Builder, term: str, self: Any, tensor1: Any, tensor2: Any, value: Any) -> None:
     operands = {"self": self, "tensor1": tensor1, "tensor2": tensor2, "value": value}
-    run_complex(b, f"c_add(self, {_times(value, 'value', term)})", operands, ("self", "tensor1", "tensor2"))
+    run_complex(b, f"c_add(self, {times(value, 'value', term)})", operands, ("self", "tensor1", "tensor2"))
 
 
 _UNARY = {
