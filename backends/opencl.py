@@ -6,140 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from torch_fl.kernels.source import FIELD
-from torch_fl.runtime.adapter import (
-    Backend,
-    BufferArg,
-    Discovery,
-    Handle,
-    KernelArg,
-    Launcher,
-    Properties,
-    ValueArg,
-    host_bytes,
-)
+from torch_fl.runtime.adapter import Backend, BufferArg, Discovery, Handle, KernelArg, Launcher, Properties, ValueArg
 
-from ._pocl_target import name_the_cpu
-
-
-def _kind(cl: Any, device: Any) -> str:
-    kinds = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu", cl.device_type.ACCELERATOR: "accelerator"}
-    return next((name for bit, name in kinds.items() if device.type & bit), "accelerator")
-
-
-def _fingerprint(device: Any) -> str:
-    for name in ("pci_bus_id_nv", "pci_slot_id_nv", "topology_amd"):
-        try:
-            value = getattr(device, name)
-        except Exception:  # noqa: BLE001 - each driver raises its own type for a query it does not know
-            continue
-        bus = getattr(value, "bus", value)
-        return f"pci:{bus}"
-    return f"{device.vendor}:{device.name}"
-
-
-def _properties(cl: Any, device: Any, nth: int) -> Properties:
-    extensions = device.extensions.split()
-    kind = _kind(cl, device)
-    mark = _fingerprint(device)
-    return Properties(
-        name=device.name.strip(),
-        vendor=device.vendor.strip(),
-        driver=f"{device.platform.name} {device.driver_version}".strip(),
-        kind=kind,
-        total_memory=device.global_mem_size,
-        compute_units=device.max_compute_units,
-        local_memory=device.local_mem_size,
-        fp64="cl_khr_fp64" in extensions,
-        fp16="cl_khr_fp16" in extensions,
-        int64_atomics="cl_khr_int64_base_atomics" in extensions,
-        host_memory=kind == "cpu" or bool(device.host_unified_memory),
-        fingerprint=f"cpu:{nth}" if kind == "cpu" else mark,
-        handle=device,
-    )
-
-
-class _DeviceMemory:
-    """Memory of a card: pyopencl's pool, and copies on the queue."""
-
-    def __init__(self, cl: Any, queue: Any, finish: Callable[[], None] | None = None) -> None:
-        from pyopencl.tools import ImmediateAllocator, MemoryPool
-
-        self._cl = cl
-        self._queue = queue
-        self._before = finish or (lambda: None)
-        self._pool = MemoryPool(ImmediateAllocator(queue))
-        self.take = self._pool.allocate
-
-    def write(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
-        self._before()
-        self._cl.enqueue_copy(self._queue, handle, source, dst_offset=byte_offset, is_blocking=True)
-
-    def read(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
-        self._before()
-        self._cl.enqueue_copy(self._queue, target, handle, src_offset=byte_offset, is_blocking=True)
-
-    def reserved(self) -> int | None:
-        return int(self._pool.managed_bytes)
-
-    def drop(self) -> None:
-        self._pool.free_held()
-
-
-class _HostMemory:
-    """Memory of a driver that runs on the CPU: after a finish the host reads and writes it directly.
-
-    A copy on the queue wakes the driver's worker (12 to 80 us); an idle finish is a tenth of a microsecond.
-    """
-
-    def __init__(self, cl: Any, queue: Any, finish: Callable[[], None]) -> None:
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        access = cl.map_flags.READ | cl.map_flags.WRITE
-        context = queue.context
-        self._finish = finish
-
-        class Block(cl.Buffer):  # type: ignore[misc]
-            __slots__ = ("bytes",)
-
-        def take(nbytes: int) -> Handle:
-            block = Block(context, flags, nbytes)
-            mapped, _ = cl.enqueue_map_buffer(queue, block, access, 0, (nbytes,), np.uint8, is_blocking=True)
-            block.bytes = host_bytes(mapped.ctypes.data, nbytes)
-            mapped.base.release(queue)
-            return block
-
-        self.take = take
-
-    def write(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
-        self._finish()
-        handle.bytes[byte_offset : byte_offset + source.nbytes] = source
-
-    def read(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
-        self._finish()
-        target[:] = handle.bytes[byte_offset : byte_offset + target.nbytes]
-
-    def reserved(self) -> int | None:
-        return None
-
-    def drop(self) -> None:
-        """The core holds the free blocks."""
-
-    def works(self, cl: Any, queue: Any) -> bool:
-        """Whether queue and host see each other's writes: drivers are free to keep a copy of their own."""
-        block, data, back = self.take(64), np.arange(64, dtype=np.uint8), np.zeros(64, np.uint8)
-        self.write(block, 0, data.data)
-        cl.enqueue_copy(queue, back, block, is_blocking=True)
-        seen = bytes(back) == bytes(data)
-        cl.enqueue_copy(queue, block, data[::-1].copy(), is_blocking=True)
-        self.read(back.data, block, 0)
-        return seen and bytes(back) == bytes(data[::-1])
-
-
-def _memory(cl: Any, queue: Any, finish: Callable[[], None]) -> _DeviceMemory | _HostMemory:
-    shared = _HostMemory(cl, queue, finish)
-    return shared if shared.works(cl, queue) else _DeviceMemory(cl, queue, finish)
+from . import _opencl_discovery
+from ._opencl_memory import allocator, memory_of
+from ._opencl_queue import Queue
 
 
 def _scalars(args: Sequence[KernelArg]) -> tuple[bytearray, list[tuple[int, int, int]], list[tuple[int, Any]]]:
@@ -158,40 +30,8 @@ def _scalars(args: Sequence[KernelArg]) -> tuple[bytearray, list[tuple[int, int,
     return data, offsets_at, values_at
 
 
-class _Launches:
-    """Launches on their way to the queue, in order: a CPU driver gets small ones in bursts.
-
-    Its worker sleeps when the queue runs dry, and waking it costs more than a small kernel. Whoever reads, writes or
-    waits calls `flush` first, so values and order are those of launching at once. Waiting launches hold their buffers.
-    """
-
-    def __init__(self, burst: int, small: int) -> None:
-        self.burst = burst
-        self.small = small
-        self._waiting: list[tuple[Any, ...]] = []
-        self._lock = threading.RLock()
-
-    def add(self, small: bool, launch: tuple[Any, list[Handle], list[int], Sequence[bytes]]) -> None:
-        """Launch now or with the next burst: a function, and the handles, offsets and values to call it with."""
-        with self._lock:
-            self._waiting.append(launch)
-            if not small or len(self._waiting) >= self.burst:
-                self.flush()
-
-    def flush(self) -> None:
-        """Hand everything that waits to the queue. A launch that fails is raised; those after it stay."""
-        with self._lock:
-            waiting, done = self._waiting, 0
-            try:
-                for submit, handles, offsets, values in waiting:
-                    done += 1
-                    submit(handles, offsets, values)
-            finally:
-                del waiting[:done]
-
-
 class OpenCL(Backend):
-    """One OpenCL device with one in-order queue."""
+    """One OpenCL device: an in-order queue for each stream."""
 
     name = "opencl"
     family = "opencl"
@@ -200,32 +40,7 @@ class OpenCL(Backend):
 
     @classmethod
     def discover(cls) -> Discovery:
-        try:
-            import pyopencl as cl
-        except Exception as error:  # noqa: BLE001 - a broken driver library fails the import in many ways
-            return Discovery(absent=f"pyopencl cannot be imported ({error}); pip install 'torch_fl[cpu]' or [opencl]")
-        try:
-            platforms = cl.get_platforms()
-        except cl.Error as error:
-            return Discovery(absent=f"no OpenCL platform ({error}); install the card's driver or torch_fl[cpu]")
-        found: list[Properties] = []
-        cpu_platform = None
-        for platform in platforms:
-            try:
-                devices = platform.get_devices()
-            except cl.Error:
-                continue
-            for device in devices:
-                # Every CPU driver shows the same CPU: take the first platform's view of it and no other.
-                if device.type & cl.device_type.CPU:
-                    cpu_platform = cpu_platform or platform
-                    if platform != cpu_platform:
-                        continue
-                    name_the_cpu(device.int_ptr)
-                nth = sum(p.kind == "cpu" for p in found)
-                found.append(_properties(cl, device, nth))
-        found.sort(key=lambda p: ("gpu", "accelerator", "cpu").index(p.kind))
-        return Discovery(tuple(found), "" if found else "OpenCL platforms are present but list no device")
+        return _opencl_discovery.discover()
 
     def __init__(self, properties: Properties) -> None:
         super().__init__(properties)
@@ -235,51 +50,81 @@ class OpenCL(Backend):
         self.driver_errors = (cl.Error,)
         self.memory_errors = (cl.MemoryError,)
         self.context = cl.Context([properties.handle])
-        self.queue = cl.CommandQueue(self.context, properties.handle)
         cpu = properties.kind == "cpu"
-        self.launches = _Launches(burst=16 if cpu else 1, small=4 if cpu else 0)
-        self._memory = _memory(cl, self.queue, self.synchronize) if cpu else _DeviceMemory(cl, self.queue)
-        self.allocate = self._allocator()  # type: ignore[method-assign]
-        self.copy_h2d = self._memory.write  # type: ignore[method-assign]
-        self.copy_d2h = self._memory.read  # type: ignore[method-assign]
-        self._block = 1 if properties.kind == "cpu" else min(64, properties.handle.max_work_group_size)
+        burst, small, lock = (16, 4, threading.RLock()) if cpu else (1, 0, threading.RLock())
+        self._queue_options = (cl, self.context, properties.handle, burst, small, lock)
+        self.main = Queue(*self._queue_options)
+        self._queues = [self.main]
+        self._memory = memory_of(cl, self.main, cpu)
+        self.allocate = allocator(cl, self._memory.take)  # type: ignore[method-assign]
+        self._block = 1 if cpu else min(64, properties.handle.max_work_group_size)
 
-    def _allocator(self) -> Any:
-        take, full, error = self._memory.take, self._cl.MemoryError, self._cl.LogicError
-        too_large = self._cl.status_code.INVALID_BUFFER_SIZE
-
-        def allocate(nbytes: int) -> Handle:
-            try:
-                return take(nbytes)
-            except full as failed:
-                raise MemoryError(str(failed)) from failed
-            except error as failed:
-                if failed.code != too_large:
-                    raise
-                raise MemoryError(str(failed)) from failed
-
-        return allocate
-
-    # Replaced per instance in __init__, which saves a call on every use.
+    # -- memory -------------------------------------------------------------------------------------------------
     def allocate(self, nbytes: int) -> Handle:
-        return self._memory.take(nbytes)
+        return self._memory.take(nbytes)  # replaced per instance in __init__, which saves a call on every use
 
     def copy_h2d(self, handle: Handle, byte_offset: int, source: memoryview) -> None:
-        self._memory.write(handle, byte_offset, source)
+        self._memory.write(self._queue_of(handle), handle, byte_offset, source)
 
     def copy_d2h(self, target: memoryview, handle: Handle, byte_offset: int) -> None:
-        self._memory.read(target, handle, byte_offset)
+        self._memory.read(self._queue_of(handle), target, handle, byte_offset)
 
     def copy_d2d(self, target: Handle, target_offset: int, source: Handle, source_offset: int, nbytes: int) -> None:
-        self.launches.flush()
-        self._cl.enqueue_copy(
-            self.queue, target, source, byte_count=nbytes, src_offset=source_offset, dst_offset=target_offset
-        )
+        options = {"byte_count": nbytes, "src_offset": source_offset, "dst_offset": target_offset}
+        streams = self.streams
+        if streams is None:
+            return self.main.copy(target, source, **options)
+        stream = streams.current()
+        stream.queue.copy(target, source, **options)
+        return streams.used(stream, (target, source))
+
+    def _queue_of(self, handle: Handle) -> Queue:
+        """Where the host's copies go: after everything that other streams do with this memory."""
+        return self.main if self.streams is None else self.streams.for_host(handle).queue
+
+    def memory_info(self) -> tuple[int, int]:
+        total = self.properties.total_memory
+        return max(0, total - (self._memory.reserved() or 0)), total
+
+    def reserved_bytes(self) -> int | None:
+        return self._memory.reserved()
+
+    def empty_cache(self) -> None:
+        self.synchronize()
+        self._memory.drop()
+
+    # -- streams ------------------------------------------------------------------------------------------------
+    def default_stream(self) -> Queue:
+        return self.main
+
+    def make_stream(self, priority: int) -> Queue:
+        self._queues.append(Queue(*self._queue_options))
+        return self._queues[-1]
+
+    def record_event(self, stream: Queue) -> Any:
+        return stream.record()
+
+    def wait_event(self, stream: Queue, event: Any) -> None:
+        stream.wait(event)
+
+    def event_done(self, event: Any) -> bool:
+        done: bool = event.command_execution_status <= self._cl.command_execution_status.COMPLETE
+        return done
+
+    def finish_event(self, event: Any) -> None:
+        event.wait()
+
+    def when_done(self, event: Any, callback: Callable[[], None]) -> None:
+        event.set_callback(self._cl.command_execution_status.COMPLETE, lambda status: callback())
+
+    def finish_stream(self, stream: Queue) -> None:
+        stream.finish()
 
     def synchronize(self) -> None:
-        self.launches.flush()
-        self.queue.finish()
+        for queue in self._queues:
+            queue.finish()
 
+    # -- kernels ------------------------------------------------------------------------------------------------
     def compile(self, source: str) -> Any:
         options = ["-cl-std=CL1.2"]
         if "double" not in source:
@@ -299,9 +144,9 @@ class OpenCL(Backend):
         if grid[1] == grid[2] == 1:
             size, local = size[:1], local[:1]  # type: ignore[assignment]
         last: list[Any] = [[0] * len(offsets_at), [b""] * len(values_at)]
-        launches, enqueue, queue = self.launches, self._cl.enqueue_nd_range_kernel, self.queue
+        enqueue = self._cl.enqueue_nd_range_kernel
 
-        def submit(found: Sequence[Handle], wanted: list[int], packed: list[bytes]) -> None:
+        def submit(queue: Any, found: Sequence[Handle], wanted: list[int], packed: list[bytes]) -> Any:
             for i, handle in enumerate(found):
                 set_arg(i, handle)
             if wanted != last[0] or packed != last[1]:
@@ -311,29 +156,25 @@ class OpenCL(Backend):
                 for (at, _), data in zip(values_at, packed):
                     scalars[at : at + len(data)] = data
                 set_bytes(struct, scalars)
-            enqueue(queue, kernel, size, local)
+            return enqueue(queue, kernel, size, local)
 
         none: list[bytes] = []
-        small = grid[0] * grid[1] * grid[2] <= launches.small
-        add = launches.add
+        small = grid[0] * grid[1] * grid[2] <= self.main.small
+        add, here = self.main.add, self
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
             found = [handles[slot] for slot in buffers]
             wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
-            add(small, (submit, found, wanted, [get(values) for _, get in values_at] if values_at else none))
+            launch = (submit, found, wanted, [get(values) for _, get in values_at] if values_at else none)
+            streams = here.streams
+            if streams is None:
+                add(small, launch)
+            else:
+                stream = streams.current()
+                stream.queue.add(small, launch)
+                streams.used(stream, found)
 
         return run
-
-    def memory_info(self) -> tuple[int, int]:
-        total = self.properties.total_memory
-        return max(0, total - (self._memory.reserved() or 0)), total
-
-    def reserved_bytes(self) -> int | None:
-        return self._memory.reserved()
-
-    def empty_cache(self) -> None:
-        self.synchronize()
-        self._memory.drop()
 
     def close(self) -> None:
         self.synchronize()

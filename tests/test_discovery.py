@@ -13,6 +13,7 @@ from toy_chip import Toy
 
 import torch_fl
 from torch_fl.runtime import devices as module
+from torch_fl.runtime import discovery
 from torch_fl.runtime.adapter import Discovery
 
 pytestmark = pytest.mark.device  # many processes, each of which loads torch
@@ -142,7 +143,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> module._Devices:
     """Discovery state as in a new process."""
     state = module._Devices()
     monkeypatch.setattr(module, "_state", state)
-    monkeypatch.setattr(module, "_REGISTERED", {b.name: b for b in (Toy, Raises, DoesNotOpen)})
+    monkeypatch.setattr(discovery, "_REGISTERED", {b.name: b for b in (Toy, Raises, DoesNotOpen)})
     return state
 
 

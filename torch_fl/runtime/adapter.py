@@ -11,7 +11,10 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from .streams import Streams
 
 Handle = Any
 """Device memory as the adapter's driver knows it (cl.Buffer, cupy pointer, ndarray). Freed when Python frees it."""
@@ -39,7 +42,34 @@ class Properties:
     """The chip computes in the host's memory (integrated GPU, PoCL)."""
     fingerprint: str = ""
     """Equal for two views of the same chip (PCI address where the driver tells, else vendor and name)."""
+    capability: tuple[int, int] = (0, 0)
+    """Version of the instruction set as the vendor counts it; (0, 0) where the driver does not tell."""
+    pci_domain_id: int = -1
+    """-1, here and in the other parts of the PCI address: the chip has none, or the driver does not tell."""
+    pci_bus_id: int = -1
+    pci_device_id: int = -1
     handle: Any = field(default=None, compare=False, repr=False)
+
+    # The names that torch.cuda.get_device_properties has.
+    @property
+    def multi_processor_count(self) -> int:
+        """`compute_units`."""
+        return self.compute_units
+
+    @property
+    def major(self) -> int:
+        """First number of `capability`."""
+        return self.capability[0]
+
+    @property
+    def minor(self) -> int:
+        """Second number of `capability`."""
+        return self.capability[1]
+
+    @property
+    def is_integrated(self) -> bool:
+        """`host_memory`."""
+        return self.host_memory
 
 
 @dataclass(frozen=True)
@@ -91,6 +121,13 @@ class Backend(ABC):
     memory_errors: tuple[type[Exception], ...] = ()
     """Those of them that mean the chip is out of memory: users see OutOfMemoryError."""
 
+    streams: Streams | None = None
+    """Set by the core once a stream besides the default one is in use, and only where `make_stream` makes any.
+
+    A launch then goes to the queue of `streams.current()` and is followed by `streams.used(stream, handles)`; host
+    copies go to the queue of `streams.for_host(handle)`.
+    """
+
     def __init__(self, properties: Properties) -> None:
         self.properties = properties
 
@@ -122,6 +159,42 @@ class Backend(ABC):
 
     def synchronize(self) -> None:
         """Return when everything launched is done. Default: launches are synchronous, nothing to wait for."""
+
+    # -- streams: without these all streams are the one queue, which is right and serial ------------------------------
+    def make_stream(self, priority: int) -> Any:
+        """A queue that runs beside the others; None: this adapter has one queue only. `priority` as in torch."""
+        return None
+
+    def default_stream(self) -> Any:
+        """The queue of everything that names no stream."""
+        return None
+
+    def record_event(self, stream: Any) -> Any:
+        """An event that is done when everything launched on `stream` so far is; None: it is done. Default: wait."""
+        self.synchronize()
+        return None
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """Have what is launched on `stream` from now on wait for an event of this chip; returns at once."""
+
+    def event_done(self, event: Any) -> bool:
+        """Whether an event is done; does not wait."""
+        return True
+
+    def finish_event(self, event: Any) -> None:
+        """Return when an event is done."""
+
+    def when_done(self, event: Any, callback: Callable[[], None]) -> None:
+        """Call `callback` once when an event is done, from any thread; for the time of events."""
+        callback()
+
+    def finish_stream(self, stream: Any) -> None:
+        """Return when everything launched on `stream` is done."""
+        self.synchronize()
+
+    def utilization(self) -> int | None:
+        """Percent of the recent past in which the chip was busy; None where the driver does not tell."""
+        return None
 
     def compile(self, source: str) -> Any:
         """Build a rendered source; returns what `launch` and `bind` take. Raises with the compiler's log."""

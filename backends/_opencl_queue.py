@@ -1,0 +1,69 @@
+"""One in-order OpenCL command queue, and the launches on their way to it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from torch_fl.runtime.adapter import Handle
+
+
+class Queue:
+    """Launches reach the driver in order; a CPU driver gets small ones in bursts.
+
+    Its worker sleeps when the queue runs dry, and waking it costs more than a small kernel. Whoever reads, writes or
+    waits calls `flush` first, so values and order are those of launching at once. Waiting launches hold their buffers.
+    """
+
+    def __init__(self, cl: Any, context: Any, device: Any, burst: int, small: int, lock: threading.RLock) -> None:
+        self.cl = cl
+        self.driver = cl.CommandQueue(context, device)
+        self.burst = burst
+        self.small = small
+        self.last: Any = None
+        """The driver's event of the last command: the queue is in order, so it stands for all before it."""
+        self._waiting: list[tuple[Any, ...]] = []
+        self._lock = lock
+        # All queues of a device share the lock: they share its kernels, whose arguments are set at each launch.
+
+    def add(self, small: bool, launch: tuple[Any, list[Handle], list[int], Sequence[bytes]]) -> None:
+        """Launch now or with the next burst: a function, and the handles, offsets and values to call it with."""
+        with self._lock:
+            self._waiting.append(launch)
+            if not small or len(self._waiting) >= self.burst:
+                self.flush()
+
+    def flush(self) -> None:
+        """Hand everything that waits to the driver. A launch that fails is raised; those after it stay."""
+        with self._lock:
+            waiting, done, driver = self._waiting, 0, self.driver
+            try:
+                for submit, handles, offsets, values in waiting:
+                    done += 1
+                    self.last = submit(driver, handles, offsets, values)
+            finally:
+                del waiting[:done]
+
+    def copy(self, target: Any, source: Any, **options: Any) -> None:
+        """A copy on the queue, after everything launched before."""
+        with self._lock:
+            self.flush()
+            self.last = self.cl.enqueue_copy(self.driver, target, source, **options)
+
+    def finish(self) -> None:
+        """Return when everything launched here is done."""
+        self.flush()
+        self.driver.finish()
+
+    def record(self) -> Any:
+        """The event of everything launched so far; None: nothing has been."""
+        self.flush()
+        self.driver.flush()
+        return self.last
+
+    def wait(self, event: Any) -> None:
+        """Have everything launched here from now on wait for an event of any queue of the device."""
+        with self._lock:
+            self.flush()
+            self.last = self.cl.enqueue_barrier(self.driver, wait_for=[event])
