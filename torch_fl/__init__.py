@@ -30,8 +30,13 @@ _PUBLIC = {
     "devices": "api",
     "virtualize": "virtual",
     "devirtualize": "virtual",
+    "save": "compat.checkpoint",
+    "load": "compat.checkpoint",
     "set_fallback": "fallback",
     "get_fallback": "fallback",
+    "set_migration": "migration",
+    "get_migration": "migration",
+    "MigrationWarning": "migration",
     "FallbackWarning": "fallback",
     "set_log_level": "telemetry",
     "console": "telemetry",
@@ -56,6 +61,7 @@ __all__ = [
     "FallbackError",
     "FallbackWarning",
     "KernelError",
+    "MigrationWarning",
     "OutOfMemoryError",
     "RegistryError",
     "__version__",
@@ -66,20 +72,26 @@ __all__ = [
     "devices",
     "devirtualize",
     "get_fallback",
+    "get_migration",
     "init",
     "kernel",
+    "load",
     "pointwise",
     "register_backend",
+    "save",
     "set_fallback",
     "set_log_level",
+    "set_migration",
     "trace",
     "virtualize",
 ]
 
 if _TYPE_CHECKING:
     from .api import device, device_count, devices, init
+    from .compat.checkpoint import load, save
     from .errors import DeviceError, Error, FallbackError, KernelError, OutOfMemoryError, RegistryError
     from .fallback import FallbackWarning, get_fallback, set_fallback
+    from .migration import MigrationWarning, get_migration, set_migration
     from .ops.rows import pointwise
     from .registry import kernel
     from .runtime.adapter import Backend

@@ -6,6 +6,7 @@ kernel is loaded before the first use of the device.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     from . import survive
-    from .compat import accelerator, dlpack, module_apply, npu, pinned
+    from .compat import accelerator, dlpack, module_apply, npu, pinned, storage, streams
     from .runtime import random
 
     guard = survive.DeviceGuard()
@@ -80,9 +81,12 @@ def _register() -> None:
     _libraries.extend([everything, aten, guard, *pinned.install()])
     survive.install()
     random.install()
+    streams.install()
     module_apply.patch_module_apply()
     accelerator.install()
     dlpack.install()
+    storage.install()
+    torch.flagos = sys.modules[__package__]  # type: ignore[attr-defined]
 
 
 _EXPLICIT = (

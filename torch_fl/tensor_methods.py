@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import _tensor_str
 
+from .compat.checkpoint import reduce_ex
 from .compat.module_apply import OURS
+from .compat.storage import data_ptr, untyped_storage
 from .errors import message
 from .runtime.devices import Buffer
 from .tensor import Tensor, set_content, torch_device, wrap
@@ -145,16 +147,6 @@ def __format__(self: Tensor, spec: str) -> str:
     return object.__format__(self, spec)
 
 
-def __reduce_ex__(self: Tensor, proto: Any) -> Any:
-    """Pickle as a plain CPU tensor: a file or another process never sees a handle."""
-    host = self.detach().cpu()
-    if isinstance(self, torch.nn.Parameter):
-        host = torch.nn.Parameter(host, self.requires_grad)
-    elif self.requires_grad and self.is_leaf:
-        host.requires_grad_()
-    return host.__reduce_ex__(proto)
-
-
 def _copied(buffer: Buffer, memo: dict[int, Any]) -> Buffer:
     """A copy of a buffer, one per deepcopy: tensors that shared memory share it in the copy."""
     found: Buffer | None = memo.get(id(buffer))
@@ -207,9 +199,10 @@ def _set_data(self: Tensor, value: torch.Tensor) -> None:
 def install() -> None:
     """Put the overrides into the class."""
     for fn in (
-        to, cpu, get_device, new_tensor, numpy, __array__, tolist, __repr__, __format__, __reduce_ex__, __deepcopy__,
-        __dlpack__,
+        to, cpu, get_device, new_tensor, numpy, __array__, tolist, __repr__, __format__, __deepcopy__,
+        __dlpack__, data_ptr, untyped_storage,
     ):  # fmt: skip
         setattr(Tensor, fn.__name__, fn)
+    Tensor.__reduce_ex__ = reduce_ex  # type: ignore[assignment, method-assign]
     Tensor.data = property(_get_data, _set_data)  # type: ignore[assignment]
     Tensor.device = property(lambda self: torch_device(self._spec.device))  # type: ignore[assignment]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,14 @@ class MoveInputs:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+
+    def __reduce__(self) -> Any:
+        # In a file: a hook of the standard library that takes three arguments and returns None. The loaded module is on
+        # the CPU, and the process that loads it may have no torch_fl.
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MoveInputs:
+        return MoveInputs(self.device)
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.move(args), self.move(kwargs)
