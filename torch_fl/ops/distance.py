@@ -21,7 +21,7 @@ _TILE = 32
 INFINITY = float("inf")
 # p -> (STEP, END); a NaN stays.
 _NORMS = {
-    0.0: ("(s) + ((d) != (d) ? (d) : (A)((d) != 0))", "(s)"),
+    0.0: ("(s) + ((d) != (d) ? (d) : (T_acc)((d) != 0))", "(s)"),
     1.0: ("(s) + (d)", "(s)"),
     2.0: ("(s) + (d) * (d)", "sqrt(s)"),
     INFINITY: ("((d) > (s) || (d) != (d) ? (d) : (s))", "(s)"),
@@ -44,11 +44,17 @@ def _derivative(p: float) -> str:
     return f"({flat} ? (A)0 : {_SIGN} * pow(fabs(d), p - 1) * (g) / pow(r, p - 1))"
 
 
+def norm_macros(p: float) -> tuple[str, str]:
+    """Two C expressions of a p-norm: `s` joined with the size `d` of one number, and the norm from all of them."""
+    step, end = _NORMS.get(p, _ANY_NORM)
+    return f"({step})", f"({end})"
+
+
 def _defines(b: Builder, ref: Ref, p: float) -> dict[str, object]:
     if not ref.dtype.is_floating_point:
         raise Unsupported(f"distances of {ctype(ref.dtype).compute}")
-    step, end = _NORMS.get(p, _ANY_NORM)
-    macros = {"STEP(s, d)": f"({step})", "END(s)": f"({end})", "DERIV(d, g, r)": _derivative(p), "TILE": _tile(b)}
+    step, end = norm_macros(p)
+    macros = {"STEP(s, d)": step, "END(s)": end, "DERIV(d, g, r)": _derivative(p), "TILE": _tile(b)}
     return {**b.types(T=ref.dtype), **macros}
 
 
