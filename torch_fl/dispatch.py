@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import fallback, infer
+from . import fallback, migration, rejection
 from .decomposition import home
 from .errors import Error, Unsupported, describe_call, message
 from .infer import find_tensors
@@ -101,7 +101,8 @@ def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) 
     """The plan for a key that is not in the cache; cached unless it only serves this call."""
     device = _common_device(op, tensors, kwargs)
     if device is None:
-        return CallPlan("migrate", "tensors on several devices", lambda a, k: _migrate(op, tensors, a, k))
+        move = migration.run
+        return CallPlan("migrate", "tensors on several devices", lambda a, k: move(op.func, call, tensors, a, k))
     before = [t._spec for t in tensors if type(t) is Tensor]
     made = make_plan(op.func, device, tensors, args, kwargs)
     plan: AnyPlan | Bumped = made
@@ -156,27 +157,22 @@ def _common_device(op: Op, tensors: Sequence[Any], kwargs: dict[str, Any]) -> De
     return home(kwargs.get("device"))
 
 
-def _migrate(op: Op, tensors: Sequence[Any], args: Any, kwargs: Any) -> Any:
-    """Bring all tensors to one device (that of a written tensor, else of the largest) and run there."""
-    from .ops.copy import to_device
-
-    bound = bind_all(op.func, args, kwargs)
-    written = find_tensors([bound[p.name] for p in params_of(op.func) if p.written])
-    ours = written or [t for t in tensors if type(t) is Tensor]
-    device = max(ours, key=lambda t: t._spec.numel * t._spec.itemsize)._spec.device
-
-    def move(tensor: Any) -> Any:
-        return to_device(tensor, device)
-
-    return call(op.func, tuple(infer.map_tensors(a, move) for a in args),
-                {k: infer.map_tensors(v, move) for k, v in kwargs.items()})  # fmt: skip
-
-
 def _on_cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: Unsupported) -> Any:
     """Serve a call whose handler needs a kernel that this chip does not have."""
     tensors = find_tensors(args, kwargs)
     device = tensors[0]._spec.device if tensors else home(kwargs.get("device"))
     return fallback.run(func, args, kwargs, device, str(reason))
+
+
+def _told(error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception:
+    """What users see of an exception: a driver's failure explained, a wrong call in torch's words, or `error`."""
+    explained = faults.explain(error, func, args, kwargs)
+    if explained is not None:
+        explained.__cause__ = error
+        return explained
+    told = rejection.as_on_cpu(error, func, args, kwargs)
+    told.__suppress_context__ = told is not error or told.__suppress_context__
+    return told
 
 
 def _torch_dispatch(
@@ -190,10 +186,7 @@ def _torch_dispatch(
     except Unsupported as reason:
         return _on_cpu(func, args, kwargs or {}, reason)
     except Exception as error:
-        told = faults.explain(error, func, args, kwargs or {})
-        if told is None:
-            raise
-        raise told from error
+        raise _told(error, func, args, kwargs or {})  # noqa: B904 - it has its cause
 
 
 def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -205,10 +198,7 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
     except Unsupported as reason:
         return _on_cpu(func, args, kwargs, reason)
     except Exception as error:
-        told = faults.explain(error, func, args, kwargs)
-        if told is None:
-            raise
-        raise told from error
+        raise _told(error, func, args, kwargs)  # noqa: B904 - it has its cause
 
 
 def install() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .compat.which import device_of
 from .runtime import devices as _devices
 from .runtime.device import Device
 from .runtime.memory import Buffer, Memory, rounded
@@ -87,9 +88,7 @@ class Defragmented:
 
 
 def _chosen(device: torch.device | str | int | None) -> Device:
-    from .compat.npu import _device
-
-    return _device(device)  # type: ignore[no-any-return]
+    return device_of(device)  # type: ignore[no-any-return]
 
 
 def stats(device: torch.device | str | int | None = None) -> Stats:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from . import npu
+from .which import DeviceLike
 
 
-def supported(device: npu.DeviceLike = None, /) -> dict[str, Any]:
+def supported(device: DeviceLike = None, /) -> dict[str, Any]:
     """{"supported_dtypes": dtypes that tensors on a device can have}: every one that torch computes with."""
     properties = npu.get_device_properties(device)
     doubles = {torch.float64, torch.complex128} if properties.fp64 else set()
@@ -45,8 +46,10 @@ DEVICE: dict[str, Callable[..., Any]] = {
     "current_device_idx": npu.current_device,
     "current_device_index": npu.current_device,
     "get_device_capability": supported,
+    "current_stream": npu.current_stream,
     "set_device_idx": npu.set_device,
     "set_device_index": npu.set_device,
+    "set_stream": npu.set_stream,
     "synchronize": npu.synchronize,
 }
 """Functions of torch.accelerator alone."""

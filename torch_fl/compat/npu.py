@@ -5,51 +5,69 @@ Importing it opens nothing; every function opens the devices when it needs them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from ..runtime import random as _random
+from . import npu_memory, npu_random
+from . import streams as streams
+from .npu_memory import empty_cache as empty_cache
+from .npu_memory import get_allocator_backend as get_allocator_backend
+from .npu_memory import get_per_process_memory_fraction as get_per_process_memory_fraction
+from .npu_memory import max_memory_allocated as max_memory_allocated
+from .npu_memory import max_memory_cached as max_memory_cached
+from .npu_memory import max_memory_reserved as max_memory_reserved
+from .npu_memory import mem_get_info as mem_get_info
+from .npu_memory import memory_allocated as memory_allocated
+from .npu_memory import memory_cached as memory_cached
+from .npu_memory import memory_reserved as memory_reserved
+from .npu_memory import memory_snapshot as memory_snapshot
+from .npu_memory import memory_stats as memory_stats
+from .npu_memory import memory_stats_as_nested_dict as memory_stats_as_nested_dict
+from .npu_memory import memory_summary as memory_summary
+from .npu_memory import reset_accumulated_memory_stats as reset_accumulated_memory_stats
+from .npu_memory import reset_max_memory_allocated as reset_max_memory_allocated
+from .npu_memory import reset_max_memory_cached as reset_max_memory_cached
+from .npu_memory import reset_peak_memory_stats as reset_peak_memory_stats
+from .npu_memory import set_per_process_memory_fraction as set_per_process_memory_fraction
+from .npu_random import default_generators as default_generators
+from .npu_random import get_rng_state as get_rng_state
+from .npu_random import get_rng_state_all as get_rng_state_all
+from .npu_random import initial_seed as initial_seed
+from .npu_random import manual_seed as manual_seed
+from .npu_random import manual_seed_all as manual_seed_all
+from .npu_random import seed as seed
+from .npu_random import seed_all as seed_all
+from .npu_random import set_rng_state as set_rng_state
+from .npu_random import set_rng_state_all as set_rng_state_all
+from .streams import Event as Event
+from .streams import Stream as Stream
+from .streams import StreamContext as StreamContext
+from .streams import current_stream as current_stream
+from .streams import default_stream as default_stream
+from .streams import set_stream as set_stream
+from .streams import stream as stream
+from .which import DeviceLike as DeviceLike
+from .which import device_of as _device
+from .which import index_of as _index
+from .which import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ..runtime.adapter import Properties
 
-DeviceLike = torch.device | str | int | None
-
-
-def _devices() -> Any:
-    from ..runtime import devices
-
-    return devices
-
-
-def _index(device: DeviceLike) -> int:
-    """The index that a device argument names; None means the current one. Raises ValueError for other types."""
-    if device is None:
-        return current_device()
-    if isinstance(device, int):
-        return device
-    wanted = torch.device(device)
-    if wanted.type != "npu":
-        raise ValueError(f"Expected an npu device, but got: {device}")
-    return current_device() if wanted.index is None else wanted.index
-
-
-def _device(device: DeviceLike) -> Any:
-    return _devices().device_at(_index(device))
+memory = npu_memory
+random = npu_random
+OutOfMemoryError = torch.OutOfMemoryError
 
 
 def init() -> None:
     """Open the devices now instead of at first use."""
-    _devices().devices()
+    opened().devices()
 
 
 def is_initialized() -> bool:
     """Whether devices have been opened in this process."""
-    return bool(_devices().is_initialized())
+    return bool(opened().is_initialized())
 
 
 def is_available() -> bool:
@@ -62,37 +80,37 @@ def device_count() -> int:
     from ..errors import DeviceError
 
     try:
-        return len(_devices().devices())
+        return len(opened().devices())
     except DeviceError:
         return 0
 
 
 def current_device() -> int:
     """Index of this thread's current device."""
-    return int(_devices().current_index())
+    return int(opened().current_index())
 
 
 def set_device(device: DeviceLike) -> None:
     """Make a device this thread's current one; a negative index does nothing, as in torch.cuda."""
     index = _index(device)
     if index >= 0:
-        _devices().set_current_index(index)
+        opened().set_current_index(index)
 
 
 class device:
-    """Context manager that makes a device the current one; prints as the device it names."""
+    """Context manager that makes a device the current one; prints as the device it names. None changes nothing."""
 
     def __init__(self, device: DeviceLike) -> None:
         self.idx = _index(device)
-        self._before = -1
+        self.prev_idx = -1
 
     def __enter__(self) -> device:
-        self._before = current_device()
+        self.prev_idx = current_device()
         set_device(self.idx)
         return self
 
     def __exit__(self, *_: object) -> None:
-        set_device(self._before)
+        set_device(self.prev_idx)
 
     def __repr__(self) -> str:
         return f"npu:{self.idx}"
@@ -106,8 +124,11 @@ class device_of(device):
 
 
 def get_device_properties(device: DeviceLike = None) -> Properties:
-    """Name, vendor, driver, memory, compute units and capabilities of a chip."""
-    return cast("Properties", _device(device).properties)
+    """Name, vendor, driver, memory, compute units and capabilities of a chip. Raises AssertionError for no chip."""
+    index = _index(device)
+    if not 0 <= index < len(opened().devices()):
+        raise AssertionError("Invalid device id")
+    return cast("Properties", opened().device_at(index).properties)
 
 
 def get_device_name(device: DeviceLike = None) -> str:
@@ -116,66 +137,48 @@ def get_device_name(device: DeviceLike = None) -> str:
 
 
 def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
-    """(0, 0): compute capabilities are NVIDIA's; ask get_device_properties for what a chip can do."""
-    _device(device)
-    return (0, 0)
+    """Version of the chip's instruction set as its vendor counts it; (0, 0) where the driver does not tell."""
+    return get_device_properties(device).capability
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether one chip reads another's memory itself: never, copies go through the host."""
+    get_device_properties(device)
+    get_device_properties(peer_device)
+    return False
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait until everything launched on a device is done."""
+    """Wait until everything launched on all streams of a device is done."""
+    _device(device).synchronize()
+
+
+def utilization(device: DeviceLike = None) -> int:
+    """Percent of the recent past in which the chip was busy. Raises NotImplementedError where no driver tells."""
     where = _device(device)
-    where.backend.synchronize()
-    where.check()
+    found = where.backend.utilization()
+    if found is None:
+        raise NotImplementedError(f"the driver of {where!r} does not tell how busy the chip is")
+    return int(found)
 
 
-def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """(free, total) bytes of a device's memory."""
-    free, total = _device(device).backend.memory_info()
-    return free, total
+def ipc_collect() -> None:
+    """Does nothing: memory is not shared with other processes."""
 
 
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes in live tensors on a device."""
-    return int(_device(device).allocated_bytes())
+def is_current_stream_capturing() -> bool:
+    """False: streams are not captured."""
+    return False
 
 
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most bytes that were in live tensors since the start or reset_peak_memory_stats."""
-    return int(_device(device).peak_bytes)
+def get_arch_list() -> list[str]:
+    """[]: kernels are compiled for the chip that is there."""
+    return []
 
 
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes taken from the driver, cached ones included."""
-    return int(_device(device).reserved_bytes())
-
-
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The most bytes that were taken from the driver since the start or reset_peak_memory_stats."""
-    return int(_device(device).memory.peak_reserved())
-
-
-def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """The statistics that are kept here, under torch.cuda's names: bytes, current and peak, of all pools together."""
-    allocated = {"current": memory_allocated(device), "peak": max_memory_allocated(device)}
-    reserved = {"current": memory_reserved(device), "peak": max_memory_reserved(device)}
-    kinds = {"active_bytes": allocated, "allocated_bytes": allocated, "reserved_bytes": reserved}
-    return OrderedDict((f"{kind}.all.{k}", v) for kind, values in kinds.items() for k, v in values.items())
-
-
-def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Start max_memory_allocated and max_memory_reserved anew."""
-    _device(device).reset_peak()
-
-
-def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Does nothing: memory_stats has no accumulated counts."""
-    _device(device)
-
-
-def empty_cache() -> None:
-    """Give cached memory of all devices back to their drivers."""
-    for where in _devices().devices():
-        where.empty_cache()
+def is_tf32_supported() -> bool:
+    """False: float32 is computed in float32."""
+    return False
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -189,62 +192,18 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def _is_in_bad_fork() -> bool:
-    return bool(_devices().in_forked_child())
-
-
-# -- random numbers (state in runtime/random.py) ------------------------------------------------------------------
-default_generators = _random.DefaultGenerators()
-"""One generator per device: the ones ops use when none is given."""
-
-
-def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all devices; called by torch.manual_seed."""
-    _random.manual_seed_all(seed)
-
-
-def manual_seed(seed: int) -> None:
-    """Seed the current device's generator."""
-    _random.default_generator(current_device()).manual_seed(seed)
-
-
-def seed() -> None:
-    """Seed the current device's generator with an unpredictable number."""
-    _random.default_generator(current_device()).seed()
-
-
-def seed_all() -> None:
-    """Seed the generators of all devices with one unpredictable number."""
-    _random.manual_seed_all(torch.Generator("cpu").seed())
-
-
-def initial_seed() -> int:
-    """The seed of the current device's generator."""
-    return _random.default_generator(current_device()).initial_seed()
-
-
-def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
-    """Random state of a device (default: the current one) as a CPU ByteTensor."""
-    return _random.default_generator(_index(device)).get_state()
-
-
-def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
-    """Restore what get_rng_state returned."""
-    _random.default_generator(_index(device)).set_state(new_state)
-
-
-def get_rng_state_all() -> list[torch.Tensor]:
-    """Random states of all devices."""
-    return [generator.get_state() for generator in default_generators]
-
-
-def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """Restore what get_rng_state_all returned."""
-    for generator, state in zip(default_generators, new_states):
-        generator.set_state(state)
+    return bool(opened().in_forked_child())
 
 
 def __getattr__(name: str) -> Any:
+    if name == "amp":  # torch.amp is loaded later than the device types
+        from . import npu_amp
+
+        return npu_amp
     # torch.utils.checkpoint saves random states only where the module says that devices are open.
     if name == "_initialized":
         return is_initialized()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [name for name in dict(globals()) if not name.startswith("_") and name not in ("annotations", "cast")]

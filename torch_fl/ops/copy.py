@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..builder import Builder
+from ..compat.streams import lane_of
 from ..decomposition import home
 from ..dispatch import call, op_of, planned
 from ..fallback import download, upload
@@ -260,7 +261,9 @@ def is_pinned(self: Tensor, device: torch.device | None = None) -> bool:
 
 @handler("aten::record_stream")
 def record_stream(self: Tensor, s: Any) -> None:
-    """Nothing to do: every launch goes to one in-order queue per device."""
+    """Keep the memory from other streams until what `s` has when the tensor is freed is done."""
+    lane = lane_of(s)
+    lane.device.streams.record(lane, self._buffer.handle)
 
 
 @handler("aten::_has_compatible_shallow_copy_type")

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from ..builder import Builder
+from ..decomposition import home
 from ..dispatch import call
 from ..errors import Unsupported
 from ..fallback import upload
 from ..refs import Ref, Value
 from ..registry import handler, kernel
-from ..runtime.devices import Device, device_at
 from ..schema import NotOurs
 from ..tensor import Tensor, empty
 
@@ -81,14 +81,10 @@ def arange_start_step(
 ) -> Tensor:
     """[start, start + step, ...) up to `end`; integers if all three are, else the default dtype."""
     dtype = dtype or _arange_dtype(start, end, step)
-    out = empty((_arange_size(start, end, step, dtype),), dtype, _device_of(device))
+    out = empty((_arange_size(start, end, step, dtype),), dtype, home(device))
     if out._spec.numel:
         _fill_ramp(out, start, step)
     return out
-
-
-def _device_of(device: torch.device | None) -> Device:
-    return device_at(None if device is None else device.index)
 
 
 def _arange_size(start: Any, end: Any, step: Any, dtype: torch.dtype) -> int:
@@ -234,7 +230,7 @@ def triu_indices(b: Builder, row: int, col: int, offset: int, dtype: torch.dtype
 @handler("aten::kaiser_window", "aten::kaiser_window.periodic", "aten::kaiser_window.beta")
 def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> torch.Tensor:
     """Made on the host: torch's composition of it reaches a kernel that only its own devices can have."""
-    device = _device_of(options.pop("device", None))
+    device = home(options.pop("device", None))
     return upload(torch.kaiser_window(window_length, periodic, beta, **options, device="cpu"), device)
 
 

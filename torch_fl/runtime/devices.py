@@ -68,6 +68,10 @@ def _open(wanted: list[str] | None) -> None:
     for device in opened:
         _state.pool.apply(device)
     _state.opened = opened
+    if len(opened) > 1:
+        from ..compat import placement
+
+        placement.install()
 
 
 def set_pool(options: PoolOptions) -> None:

@@ -1,4 +1,4 @@
-"""Indices that kernels found out of bounds: noted on the device, raised at the next synchronising read.
+"""Values that kernels may not take (an index out of bounds, a divisor of zero): noted on the device, raised at a read.
 
 A kernel cannot raise. It skips an index that is out of bounds (no buffer is ever read or written outside) and notes
 the first one in four words of device memory: code of the op, index, size. Every read of device memory from the host
@@ -10,19 +10,38 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from ..errors import LateError, message
+
 if TYPE_CHECKING:
     from .devices import Buffer, Device
 
 _FORM = "<4q"
-_NAMES: list[str] = [""]
 NBYTES = struct.calcsize(_FORM)
 
+_BOUNDS = "index {index} is out of bounds for dimension {dim} with size {size}"
+_FLAT = "out of range: tried to access index {index} on a tensor of {size} elements."
+_ROWS = "index out of range in self"
+TEXTS = {
+    "take": _FLAT,
+    "put_": _FLAT,
+    "index_select": _ROWS,
+    "index_reduce": _ROWS,
+    "embedding": _ROWS,
+    "index_copy": f"index_copy_(): {_BOUNDS}",
+    "searchsorted": "torch.searchsorted(): sorter index out of range",
+    "nll_loss": "Target {index} is out of bounds.",
+    "division": "ZeroDivisionError",
+}
+"""What torch's CPU says, by op; `_BOUNDS` for all others."""
 
-def code_of(name: str) -> int:
-    """The number that stands for an op in device memory (never 0)."""
-    if name not in _NAMES:
-        _NAMES.append(name)
-    return _NAMES.index(name)
+_CODES: list[tuple[str, int]] = [("", 0)]
+
+
+def code_of(op: str, dim: int = 0) -> int:
+    """The number that stands for an op and the dimension it indexes in device memory (never 0)."""
+    if (op, dim) not in _CODES:
+        _CODES.append((op, dim))
+    return _CODES.index((op, dim))
 
 
 class Guard:
@@ -37,7 +56,7 @@ class Guard:
         self.buffer.device.backend.copy_h2d(self.buffer.handle, 0, memoryview(bytearray(NBYTES)))
 
     def check(self) -> None:
-        """Raise IndexError for the first index that was out of bounds since the last look."""
+        """Raise LateError for the first wrong value that was noted since the last look."""
         if not self.armed:
             return
         self.armed = False
@@ -47,7 +66,7 @@ class Guard:
         code, index, size, _ = struct.unpack(_FORM, words)
         if code:
             self._clear()
-            raise IndexError(
-                f"{_NAMES[code]}: index {index} is out of bounds for a dimension with size {size} "
-                f"(npu:{device.index} computed this earlier; it is noticed at the first read)"
-            )
+            op, dim = _CODES[code]
+            text = TEXTS.get(op, _BOUNDS).format(index=index, size=size, dim=dim)
+            because = f"npu:{device.index} computed {op} earlier; wrong values are noticed at the first read"
+            raise LateError(message(text, because=because))
