@@ -20,6 +20,7 @@ from .refs import Layout, Ref, Value
 from .runtime.adapter import BufferArg, KernelArg, ValueArg
 from .runtime.devices import Buffer, Device
 from .spec import Spec, contiguous_strides, spec_of
+from .tensor import Tensor
 
 INT_LIMIT = 2**31 - 1
 
@@ -77,6 +78,8 @@ class Builder:
         spec = spec_of(shape, contiguous_strides(shape) if strides is None else tuple(strides), dtype, self.device)
         while len(self.outs) <= index:
             self.outs.append(Out(spec))
+        if self.outs[index].arg is not None:
+            raise Unsupported("out= of a result whose shape is not the inferred one")
         self.outs[index] = Out(spec)
         self.out_refs[index] = self._alloc(spec)
         return self.out_refs[index]
@@ -107,6 +110,12 @@ class Builder:
         self.steps.append(arm)
         self.allocs.append(guard.buffer)
         return Ref(len(self.inputs) + len(self.allocs) - 1, (4,), (1,), torch.int64)
+
+    def constant(self, tensor: Tensor) -> Ref:
+        """A tensor of this chip that the plan keeps and kernels only read: a table."""
+        spec = tensor._spec
+        self.allocs.append(tensor._buffer)
+        return Ref(len(self.inputs) + len(self.allocs) - 1, spec.shape, spec.strides, spec.dtype, tensor._offset)
 
     def contiguous(self, ref: Ref) -> Ref:
         """`ref` itself if it is row-major, else a row-major copy."""
