@@ -30,6 +30,7 @@ _PUBLIC = {
     "devices": "api",
     "virtualize": "virtual",
     "devirtualize": "virtual",
+    "memory": "memory",
     "save": "compat.checkpoint",
     "load": "compat.checkpoint",
     "set_fallback": "fallback",
@@ -76,6 +77,7 @@ __all__ = [
     "init",
     "kernel",
     "load",
+    "memory",
     "pointwise",
     "register_backend",
     "save",
@@ -87,6 +89,7 @@ __all__ = [
 ]
 
 if _TYPE_CHECKING:
+    from . import memory
     from .api import device, device_count, devices, init
     from .compat.checkpoint import load, save
     from .errors import DeviceError, Error, FallbackError, KernelError, OutOfMemoryError, RegistryError
@@ -106,7 +109,8 @@ def __getattr__(name: str) -> _Any:
         from .errors import did_you_mean
 
         raise AttributeError(f"module 'torch_fl' has no attribute {name!r}; {did_you_mean(name, _PUBLIC)}")
-    value = getattr(_import_module(f"{__name__}.{module}"), name)
+    found = _import_module(f"{__name__}.{module}")
+    value = found if module == name else getattr(found, name)
     globals()[name] = value
     return value
 

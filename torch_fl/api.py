@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
 from . import register
 from .runtime import devices as _devices
 from .runtime.devices import Device
+from .runtime.pool_options import PoolOptions
 from .tensor import torch_device
 
 
-def init(backends: str | Sequence[str] | None = None) -> None:
+def init(backends: str | Sequence[str] | None = None, *, memory_pool: Mapping[str, Any] | None = None) -> None:
     """Open the devices now instead of at first use.
 
     `backends`: adapter names in order of preference ("opencl", "host", ...); default TORCH_FL_BACKENDS, else every
-    adapter, best first. Raises DeviceError where the device type could not be registered, a name is unknown, no
-    device was found, or devices were already opened with another choice.
+    adapter, best first. `memory_pool`: options of every device's pool, those of `torch_fl.runtime.pool_options`:
+    dict(limit=bytes, fraction=0 to 1, cache_limit=bytes, record_lines=bool); may be changed by a later call. Raises
+    TypeError or ValueError for an option that makes no sense, DeviceError where the device type could not be
+    registered, a name is unknown, no device was found, or devices were already opened with another choice.
     """
     register.ensure()
     names = [backends] if isinstance(backends, str) else list(backends) if backends is not None else None
+    pool = None if memory_pool is None else PoolOptions.of(memory_pool)
     _devices.initialize(names)
+    if pool is not None:
+        _devices.set_pool(pool)
 
 
 def device(index: int | None = None) -> torch.device:

@@ -60,9 +60,9 @@ class Stream(_BaseStream):  # type: ignore[misc]
 
     def record_event(self, event: Any = None) -> Event:
         """Record an event (a new one by default) and return it."""
-        event = Event() if event is None else event
-        event.record(self)
-        return event
+        recorded: Event = Event() if event is None else event
+        recorded.record(self)
+        return recorded
 
     def wait_event(self, event: Any) -> None:
         """Have later work on the stream wait for an event; returns at once."""
