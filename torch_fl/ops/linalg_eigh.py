@@ -1,0 +1,46 @@
+"""Eigenvalues and eigenvectors of symmetric matrices: one work-item per matrix, so large ones go to the CPU."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+
+from ..builder import Builder
+from ..errors import Unsupported
+from ..refs import Ref
+from ..registry import kernel
+from .linalg import columns, deliver, dense, flat, launch, new_columns, raise_errors, triangle
+
+LARGEST = 512
+"""Rows up to which one work-item finds the eigenvalues in a sensible time."""
+
+
+@kernel("aten::_linalg_eigh")
+def linalg_eigh(b: Builder, A: Ref, UPLO: str, compute_v: bool) -> None:
+    """(eigenvalues in ascending order, eigenvectors as columns); one triangle of A is read. Waits for the device."""
+    *batch, n, _ = A.shape
+    if n > LARGEST:
+        raise Unsupported(f"eigenvalues of more than {LARGEST} rows")
+    values, info = dense(b, b.out(0)), b.temp(batch, torch.int32)
+    vectors = columns(b, b.out(1)) if compute_v else None
+    if n == 0:
+        return
+    a = _symmetric(b, A, UPLO.upper() == "L")
+    room = b.temp((*batch, 3 * n), A.dtype)
+    q = flat(vectors) if vectors is not None else values
+    args = [flat(a), values, q, room, info, n, int(compute_v)]
+    launch(b, "linalg_eigh.c", "eigh", prod(batch), args, A.dtype)
+    deliver(b, b.out(0), values)
+    if vectors is not None:
+        deliver(b, b.out(1), vectors)
+    raise_errors(b, info, "linalg.eigh")
+
+
+def _symmetric(b: Builder, source: Ref, lower: bool) -> Ref:
+    """The matrix that one triangle of `source` stands for, as a temporary."""
+    half, a = (new_columns(b, source.shape, source.dtype) for _ in range(2))
+    triangle(b, half, source, lower)
+    strict = b.call("aten::tril", source, -1) if lower else b.call("aten::triu", source, 1)
+    b.call("aten::add.Tensor", half, strict.transpose(-1, -2), out=a)
+    return a
