@@ -123,6 +123,11 @@ def require(condition: bool, text: str) -> None:
 @kernel("aten::uniform_")
 def uniform_(b: Builder, self: Ref, from_: Value, to: Value, generator: Any) -> None:
     """[from, to): what rounds up to `to` becomes `from`, as on CUDA."""
+    draw_uniform(b, b.out(), from_, to, generator)
+
+
+def draw_uniform(b: Builder, target: Ref, from_: Value, to: Value, generator: Any) -> None:
+    """Uniform numbers into any real tensor."""
     low, high = number(from_), number(to)
 
     def check(lo: float, hi: float) -> float:
@@ -130,7 +135,7 @@ def uniform_(b: Builder, self: Ref, from_: Value, to: Value, generator: Any) -> 
         return hi
 
     draw = "T_load(T_save(U * (b - a) + a)) < T_load(T_save(b)) ? U * (b - a) + a : a"
-    draw_real(b, b.out(), generator, {"DRAW": draw}, low, _both(low, high, check))
+    draw_real(b, target, generator, {"DRAW": draw}, low, _both(low, high, check))
 
 
 def checked_std(op: str, std: Any) -> Value:
@@ -143,8 +148,13 @@ def checked_std(op: str, std: Any) -> Value:
 
 @kernel("aten::normal_")
 def normal_(b: Builder, self: Ref, mean: Value, std: Value, generator: Any) -> None:
-    """Normal numbers (Box and Muller)."""
-    draw_real(b, b.out(), generator, {"AFTER(z)": "((z) * b + a)"}, number(mean), checked_std("normal", std))
+    """Normal numbers."""
+    draw_normal(b, b.out(), number(mean), checked_std("normal", std), generator)
+
+
+def draw_normal(b: Builder, target: Ref, mean: Any, std: Any, generator: Any) -> None:
+    """Normal numbers (Box and Muller) into any real tensor."""
+    draw_real(b, target, generator, {"AFTER(z)": "((z) * b + a)"}, mean, std)
 
 
 @kernel("aten::log_normal_")
