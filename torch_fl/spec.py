@@ -70,6 +70,8 @@ class Spec:
     @cached_property
     def overlaps_itself(self) -> bool:
         """Two indices reach one element (an expanded tensor); exact for layouts torch's ops make."""
+        if self.numel == 0:
+            return False
         step = 1
         for s, n in sorted((s, n) for n, s in zip(self.shape, self.strides) if n > 1):
             if s < step:

@@ -11,7 +11,8 @@ from .rows import pointwise, run_row
 pointwise("aten::neg", {"float": "-self", "int": "-self"})
 pointwise("aten::abs", {"float": "fabs(self)", "int": "self < 0 ? -self : self", "bool": "self"})
 pointwise(("aten::sign", "aten::sgn"), "(ACC)((self > 0) - (self < 0))")
-pointwise("aten::signbit", {"float": "signbit(self) != 0", "int": "self < 0", "bool": "0"}, "bool")
+# By copysign: gcc 12 with AVX-512 fails to compile a vectorized signbit.
+pointwise("aten::signbit", {"float": "copysign((ACC)1, self) < 0", "int": "self < 0", "bool": "0"}, "bool")
 pointwise("aten::bitwise_not", {"int": "~self", "bool": "!self"})
 pointwise("aten::logical_not", "self == 0", "bool")
 pointwise("aten::isnan", "self != self", "bool")
