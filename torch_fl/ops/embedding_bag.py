@@ -143,5 +143,5 @@ def embedding_renorm(b: Builder, self: Ref, indices: Ref, max_norm: Value, norm_
     step, end = norm_macros(norm_type)
     defines = {**b.types(T=table.dtype), "NORM(s, d)": step, "END(s)": end}
     unused = {"TI": "int", "TO": "int", "TB": "int", "MODE": SUM, "WEIGHTED": 0, "TILE": 1}
-    numbers = [table.shape[1], *table.strides, max_norm, float(norm_type)]
+    numbers: list[Any] = [table.shape[1], *table.strides, max_norm, float(norm_type)]
     b.launch(_SOURCE, "renorm", table.shape[0], [table, marked, *numbers], defines | unused)
