@@ -141,15 +141,14 @@ def test_assignment_by_mask_and_slice(device: torch.device) -> None:
     assert_same(assign, _x(5, 7), UNIQUE, device=device)
 
 
-def test_source_and_index_in_the_written_buffer(device: torch.device) -> None:
-    x = torch.tensor([2, 0, 3, 1])
-    for made in (lambda y: y, lambda y: y.view(4), lambda y: y.view(2, 2).view(4)):
-        y = x.to(device)
-        y.index_put_((made(y),), made(y))
-        torch.testing.assert_close(y.cpu(), torch.tensor([0, 1, 2, 3]).index_put((x,), x))
-        y = x.to(device)
-        y.index_fill_(0, made(y), 9)
-        torch.testing.assert_close(y.cpu(), torch.full((4,), 9))
+@pytest.mark.parametrize("made", [lambda y: y, lambda y: y.view(4), lambda y: y.view(2, 2).view(4)])
+def test_source_and_index_in_the_written_buffer(device: torch.device, made: Callable[[Any], Any]) -> None:
+    for place in ("cpu", device):
+        y = torch.tensor([2, 0, 3, 1]).to(place)
+        for write in (lambda y: y.index_put_((made(y),), made(y)), lambda y: y.index_fill_(0, made(y), 9)):
+            with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor"):
+                write(y)
+        assert y.tolist() == [2, 0, 3, 1]
 
 
 def test_cpu_indices_and_cpu_tensors(device: torch.device) -> None:
@@ -185,7 +184,7 @@ def test_out_of_bounds_raises_at_the_next_read(name: str, device: torch.device) 
     x = torch.ones(3, 4, device=device)
     bad = torch.tensor([1, 7, 0], device=device)
     result = OUT_OF_BOUNDS[name](x.clone(), bad)
-    with pytest.raises(IndexError, match="out of bounds for a dimension with size"):
+    with pytest.raises(IndexError, match=r"out of (bounds|range)"):
         result.sum().item()
     torch.testing.assert_close(x.sum().item(), 12.0)
 

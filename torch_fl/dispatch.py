@@ -185,7 +185,7 @@ def _torch_dispatch(
         return NotImplemented
     except Unsupported as reason:
         return _on_cpu(func, args, kwargs or {}, reason)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - told in torch's words
         raise _told(error, func, args, kwargs or {})  # noqa: B904 - it has its cause
 
 
@@ -197,7 +197,7 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
         raise Error(message(f"{func.name()} mixes device tensors with another tensor subclass")) from None
     except Unsupported as reason:
         return _on_cpu(func, args, kwargs, reason)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - told in torch's words
         raise _told(error, func, args, kwargs)  # noqa: B904 - it has its cause
 
 

@@ -36,6 +36,13 @@ class RegistryError(Error):
     """A kernel was registered for an op that does not exist, twice, or with other parameter names."""
 
 
+class LateError(IndexError, RuntimeError):
+    """A kernel met values that torch refuses (an index out of bounds, a division by zero); raised at the next read.
+
+    torch's CPU raises IndexError in some ops and RuntimeError in others, in some even by shape: this is both.
+    """
+
+
 class Unsupported(Exception):
     """A kernel says it cannot serve this call; the next route is tried. Never reaches users."""
 

@@ -6,6 +6,7 @@ the CPU, and an output that shares a storage there becomes a view of the device 
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,7 +81,24 @@ class _Crossing:
 
     def __init__(self) -> None:
         self.storages: dict[int, tuple[Buffer, torch.UntypedStorage]] = {}
+        self.originals: dict[int, Tensor] = {}
         self.nbytes = 0
+        self._keep: list[torch.Tensor] = []
+
+    def arguments(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of the call on the CPU; `originals` then gives the device tensor of each by its identity."""
+
+        def over(tensor: torch.Tensor) -> torch.Tensor:
+            moved = self.to_cpu(tensor)
+            if isinstance(tensor, Tensor):
+                self.originals[id(moved)] = tensor
+                self._keep.append(moved)
+            return moved
+
+        moved_args = [map_tensors(a, over) for a in args]
+        return moved_args, {
+            k: _CPU if k == "device" and v is not None else map_tensors(v, over) for k, v in kwargs.items()
+        }
 
     def to_cpu(self, tensor: torch.Tensor) -> torch.Tensor:
         if not isinstance(tensor, Tensor):
@@ -117,9 +135,18 @@ class _Crossing:
 
 
 def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
-    """The bytes of a CPU storage, without a copy."""
-    flat = torch.empty(0, dtype=torch.uint8, device=_CPU).set_(storage)
-    return flat.numpy().data
+    """The bytes of a CPU storage, without a copy; valid while the storage lives."""
+    return _bytes_at(storage.data_ptr(), storage.nbytes())
+
+
+def tensor_bytes(flat: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous CPU tensor, without a copy; valid while the tensor lives."""
+    return _bytes_at(flat.data_ptr(), flat.numel() * flat.element_size())
+
+
+def _bytes_at(address: int, nbytes: int) -> memoryview:
+    # Not Tensor.numpy(): it makes a storage one that cannot be resized any more.
+    return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
 
 
 def upload(tensor: torch.Tensor, device: Device) -> Tensor:
@@ -137,7 +164,7 @@ def upload(tensor: torch.Tensor, device: Device) -> Tensor:
     buffer = device.allocate(spec.extent * spec.itemsize)
     if buffer.nbytes:
         flat = tensor.as_strided((spec.extent,), (1,), tensor.storage_offset())
-        device.backend.copy_h2d(buffer.handle, 0, flat.view(torch.uint8).numpy().data)
+        device.backend.copy_h2d(buffer.handle, 0, tensor_bytes(flat))
     return wrap(buffer, spec)
 
 
@@ -153,8 +180,7 @@ def download(tensor: Tensor) -> torch.Tensor:
         return download(tensor)
     flat = torch.empty(spec.extent, dtype=spec.dtype, device=_CPU)
     if spec.extent:
-        target = flat.view(torch.uint8).numpy().data
-        buffer.device.backend.copy_d2h(target, buffer.handle, tensor._offset * spec.itemsize)
+        buffer.device.backend.copy_d2h(tensor_bytes(flat), buffer.handle, tensor._offset * spec.itemsize)
     buffer.device.check()
     return flat.as_strided(spec.shape, spec.strides)
 
@@ -163,19 +189,9 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: Device
     """Run `func` on the CPU for arguments on `device`. Raises FallbackError under the policy "error"."""
     _announce(func, args, kwargs, device, reason)
     crossing = _Crossing()
-    originals: dict[int, Tensor] = {}
-
-    def over(tensor: torch.Tensor) -> torch.Tensor:
-        moved = crossing.to_cpu(tensor)
-        if isinstance(tensor, Tensor):
-            originals[id(moved)] = tensor
-            keep.append(moved)
-        return moved
-
-    keep: list[torch.Tensor] = []
-    cpu_args = [map_tensors(a, over) for a in args]
-    cpu_kwargs = {k: _CPU if k == "device" and v is not None else map_tensors(v, over) for k, v in kwargs.items()}
-    result = _call(func, cpu_args, cpu_kwargs)
+    cpu_args, cpu_kwargs = crossing.arguments(args, kwargs)
+    originals = crossing.originals
+    result = call_on_cpu(func, cpu_args, cpu_kwargs)
     bound = bind_all(func, cpu_args, cpu_kwargs)
     _finish_written(func, bound, originals, crossing)
     _State.calls += 1
@@ -190,7 +206,13 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], device: Device
     return returned
 
 
-def _call(func: Any, args: Any, kwargs: Any) -> Any:
+def copies(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call copied to the CPU, with the memory they share; nothing is counted."""
+    return _Crossing().arguments(args, kwargs)
+
+
+def call_on_cpu(func: Any, args: Any, kwargs: Any) -> Any:
+    """`func` for CPU tensors, by torch's decomposition where there is no CPU kernel."""
     with _lazy_conjugates():
         try:
             return func(*args, **kwargs)

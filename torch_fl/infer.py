@@ -118,6 +118,24 @@ def _wrong_outs(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
     return [name for name in outs if shapes[id(kwargs[name])] != kwargs[name].shape]
 
 
+def _given_outs(
+    func: Any, kwargs: dict[str, Any], originals: Sequence[torch.Tensor], twins: Sequence[torch.Tensor]
+) -> list[Any]:
+    """The twins of the out= arguments of a call, which are its results; with their own strides where they keep a shape.
+
+    Some of torch's meta functions return other tensors, or change strides that its kernels respect.
+    """
+    twin_of = {id(t): twin for t, twin in zip(originals, twins)}
+    given = [kwargs.get(p.name) for p in params_of(func) if p.is_out and p.kind == "tensor"]
+    found = [(t, twin_of[id(t)]) for t in given if t is not None]
+    if len(found) != len(func._schema.returns):
+        return []
+    for tensor, twin in found:
+        if twin.shape == tensor.shape and twin.stride() != tensor.stride():
+            twin.as_strided_(tensor.shape, tensor.stride())
+    return [twin for _, twin in found]
+
+
 def _structure(result: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     if isinstance(result, torch.Tensor):
         return [result], lambda flat: flat[0]
@@ -140,20 +158,32 @@ def _nested(result: Sequence[Any]) -> tuple[list[Any], Callable[[list[Any]], Any
     return flat, lambda f: kind(r(f) for r in rebuild)
 
 
+def _refusal(error: Exception, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
+    """What to raise for a call that the meta kernel refuses: the CPU's error, or Unsupported where the CPU takes it."""
+    from . import rejection
+
+    answer = rejection.ask(func, args, kwargs)
+    if answer.asked and answer.error is None:
+        return Unsupported(f"torch's meta kernel refuses what its CPU kernel takes ({str(error)[:120]})")
+    return answer.error or error
+
+
 def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device) -> Inferred:
     """What `func` returns for these arguments, on `device`.
 
-    Raises what torch raises for wrong shapes, dtypes or values; Unsupported when torch has no meta kernel or the
+    Raises what torch's CPU raises for wrong shapes, dtypes or values; Unsupported when torch has no meta kernel or the
     shape depends on data.
     """
     try:
         result, originals, twins = run_on_meta(func, args, kwargs, _wrong_outs(func, args, kwargs))
     except NotImplementedError as error:
         raise Unsupported(f"torch cannot infer its shape ({str(error).splitlines()[0][:120]})") from None
+    except Exception as error:  # noqa: BLE001 - whatever it is, the CPU is asked
+        raise _refusal(error, func, args, kwargs) from None
     storages = {t.untyped_storage()._cdata: i for i, t in enumerate(twins)}
     flat, pack = _structure(result)
     outs = []
-    for out in flat:
+    for out in _given_outs(func, kwargs, originals, twins) or flat:
         spec = spec_of(tuple(out.shape), tuple(out.stride()), out.dtype, device)
         same = next((i for i, t in enumerate(twins) if t is out), None)
         shared = storages.get(out.untyped_storage()._cdata) if same is None else same

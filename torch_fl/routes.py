@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import fallback
+from . import fallback, overlap, rejection
 from .decomposition import Decomposition, find_decomposition, has_composite
 from .errors import Unsupported
 from .infer import infer, run_on_meta
@@ -18,7 +18,7 @@ from .kernel_plan import kernel_plan
 from .plan import CallPlan, Plan, ViewPlan
 from .registry import find_kernels
 from .runtime.devices import Device
-from .schema import functional_of, is_view
+from .schema import bind_all, functional_of, is_view
 from .spec import spec_of
 from .tensor import Tensor, give_layout, set_content, wrap
 
@@ -32,8 +32,11 @@ def make_plan(func: Any, device: Device, tensors: Sequence[Tensor], args: Any, k
             return ViewPlan(infer(func, args, kwargs, device), tensors)
         except Unsupported:
             pass
+    rejection.check(func, args, kwargs)
     if torch.Tag.inplace_view in func.tags:
         return CallPlan("view", "", lambda a, k: _inplace_view(func, a, k, device))
+    if overlap.is_left_to_cpu(func, bind_all(func, args, kwargs)):
+        return _fallback(func, device, "an element is written more than once")
     reasons: list[str] = []
     target = func
     kernels = find_kernels(func, device.backend)
@@ -50,6 +53,10 @@ def make_plan(func: Any, device: Device, tensors: Sequence[Tensor], args: Any, k
     reason = "; ".join(reasons) or "no kernel"
     if func.namespace.startswith("torch_fl"):  # a part of one of our handlers: the whole op goes to the CPU
         raise Unsupported(reason)
+    return _fallback(func, device, reason)
+
+
+def _fallback(func: Any, device: Device, reason: str) -> CallPlan:
     return CallPlan("fallback", reason, lambda a, k: fallback.run(func, a, k, device, reason))
 
 

@@ -16,7 +16,7 @@ import torch
 from ..errors import Unsupported
 from ..refs import Layout, Ref
 from ..runtime.guard import code_of
-from .pointwise import merge
+from .pointwise import complex_parts, merge
 from .types import raw_dtype
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Index:
     """Places along one dimension of a tensor, for a loop.
 
     `ref`: integers, expanded to the loop's shape. `strides`: the tensor's strides along the loop, 0 where `ref`
-    decides. `size`, `stride`: of the indexed dimension. `wrap`: negative integers count from the end.
+    decides. `size`, `stride`: of the indexed dimension `dim`. `wrap`: negative integers count from the end.
     """
 
     ref: Ref
@@ -49,6 +49,7 @@ class Index:
     stride: int
     wrap: bool
     op: str
+    dim: int = 0
 
 
 def along(op: str, tensor: Ref, dim: int, index: Ref, wrap: bool = False) -> Index:
@@ -58,7 +59,7 @@ def along(op: str, tensor: Ref, dim: int, index: Ref, wrap: bool = False) -> Ind
     if tensor.ndim == 0:
         return Index(index, (0,) * index.ndim, 1, 1, wrap, op)
     strides = tuple(0 if d == dim else s for d, s in enumerate(tensor.strides))
-    return Index(index, strides, tensor.shape[dim], tensor.strides[dim], wrap, op)
+    return Index(index, strides, tensor.shape[dim], tensor.strides[dim], wrap, op, dim)
 
 
 def row_index(op: str, tensor: Ref, dim: int, index: Ref, wrap: bool = False) -> Index:
@@ -73,6 +74,7 @@ def row_index(op: str, tensor: Ref, dim: int, index: Ref, wrap: bool = False) ->
 
 def emit_gather(b: Builder, out: Ref, source: Ref, index: Index) -> None:
     """out[...] = source at the places of `index`; `out` has the loop's shape and the dtype of `source`."""
+    _check_sizes(out, source)
     if out.shape != index.ref.shape:  # torch lets 0-dim and 1-element tensors stand for each other
         out = out.view(*index.ref.shape)
     out, looped, index = _raw(out, source.as_strided(out.shape, index.strides), index)
@@ -100,6 +102,13 @@ def emit_scatter(
     steps may reach one place. Order along them is row-major on a CPU and undefined elsewhere. Entries equal to
     `skip` are passed over.
     """
+    _check_sizes(source, target)
+    if target.dtype.is_complex and reduce == "sum":
+        half = replace(index, strides=tuple(2 * s for s in index.strides), stride=2 * index.stride)
+        for part in (0, 1):
+            to, of = (complex_parts(r).select(-1, part) for r in (target, source))
+            emit_scatter(b, to, of, half, serial, reduce, skip)
+        return
     source = source.expand(index.ref.shape)
     if target.dtype in _HALVES and reduce in ("sum", "prod") and _crowded(source, target):
         room = b.temp((_extent(target),), torch.float32).as_strided(target.shape, target.strides)
@@ -142,7 +151,8 @@ def emit_linear(b: Builder, op: str, indices: Sequence[Ref], sizes: Sequence[int
     items, chunk = b.split(at.numel)
     for k, (ref, size, stride) in enumerate(zip(indices, sizes, strides)):
         merged, steps = merge(shape, [at.strides, ref.strides])
-        arguments = [at, ref, b.guard(), at.numel, chunk, _layout(merged, steps), size, stride, 1, code_of(op), k == 0]
+        code = code_of(op, k)
+        arguments = [at, ref, b.guard(), at.numel, chunk, _layout(merged, steps), size, stride, 1, code, k == 0]
         b.launch("offsets.c", "linear", items, arguments, b.types(TI=ref.dtype))
     return at
 
@@ -153,6 +163,12 @@ _HALVES = (torch.float16, torch.bfloat16)
 def _crowded(source: Ref, target: Ref) -> bool:
     """Whether places may take so many entries that halves should be summed in float, worth two passes over them."""
     return 4 * source.numel >= target.numel
+
+
+def _check_sizes(a: Ref, b: Ref) -> None:
+    """Elements move as raw bits: a larger one would be written over its neighbours."""
+    if a.dtype.itemsize != b.dtype.itemsize:
+        raise Unsupported(f"elements of {a.dtype} moved into {b.dtype}")
 
 
 def _extent(ref: Ref) -> int:
@@ -170,7 +186,7 @@ def _layout(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
 
 
 def _numbers(index: Index) -> list[int]:
-    return [index.size, index.stride, int(index.wrap), code_of(index.op)]
+    return [index.size, index.stride, int(index.wrap), code_of(index.op, index.dim)]
 
 
 def _inner(strides: Sequence[Sequence[int]], layout: str) -> dict[str, object]:

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from .. import names
 from ..builder import Builder
 from ..compat.streams import lane_of
 from ..decomposition import home
 from ..dispatch import call, op_of, planned
-from ..fallback import download, upload
+from ..fallback import download, tensor_bytes, upload
 from ..kernels.pointwise import emit_copy
 from ..refs import Ref
 from ..registry import handler, kernel
@@ -61,6 +62,8 @@ def empty_strided(
 ) -> Tensor:
     """A tensor of a given layout with undefined contents."""
     _check_layout(layout)
+    if any(n < 0 for n in (*size, *stride)):
+        torch.empty_strided(size, stride, dtype=dtype)  # raises: nothing is allocated for negative sizes
     return empty_spec(spec_of(tuple(size), tuple(stride), dtype or torch.get_default_dtype(), home(device)))
 
 
@@ -87,7 +90,7 @@ def _same_device(self: torch.Tensor, device: torch.device | None) -> bool:
     if device is None:
         return True
     here: Device = self._spec.device  # type: ignore[attr-defined]
-    return device.type == "npu" and (device.index is None or home(device) is here)
+    return names.is_ours(device) and (device.index is None or home(device) is here)
 
 
 @kernel("aten::copy_", elementwise=True)
@@ -119,10 +122,11 @@ def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> 
 def write(target: Tensor, source: torch.Tensor) -> None:
     """Copy a tensor from the host (or another chip) into a row-major tensor of the same shape and dtype."""
     cpu = download(source) if type(source) is Tensor else source
-    flat = cpu.detach().resolve_conj().resolve_neg().contiguous().view(-1)
-    if flat.numel():
+    dense = cpu.detach().resolve_conj().resolve_neg().contiguous()
+    if dense.numel():
+        flat = dense.as_strided((dense.numel(),), (1,))  # a view keeps the stride of a single element, even 0
         start = target._offset * target._spec.itemsize
-        target._spec.device.backend.copy_h2d(target._buffer.handle, start, flat.view(torch.uint8).numpy().data)
+        target._spec.device.backend.copy_h2d(target._buffer.handle, start, tensor_bytes(flat))
 
 
 _COPY = op_of(_ATEN.copy_.default)
@@ -152,7 +156,7 @@ def to_copy(
     options = layout is not None and device == NPU0
     if type(self) is Tensor and (options or _same_device(self, device)):
         return planned(_TO_COPY, (self,), {"dtype": dtype, "memory_format": memory_format})  # type: ignore[no-any-return]
-    if device is not None and device.type == "npu":
+    if device is not None and names.is_ours(device):
         where = home(device)
         plain = download(self) if type(self) is Tensor else self
         if dtype not in (None, plain.dtype) or memory_format not in (None, torch.preserve_format):

@@ -17,6 +17,7 @@ from ..kernels.reduce import SUM, Reduction, emit_reduce, layout_of
 from ..kernels.types import ctype
 from ..refs import Ref
 from ..registry import kernel
+from ..runtime.guard import code_of
 
 NONE, MEAN, TOTAL = 0, 1, 2
 """torch's numbers for reduction="none", "mean", "sum"."""
@@ -54,11 +55,13 @@ def nll_loss(b: Builder, self: Ref, target: Ref, weight: Ref | None, reduction: 
         weight or share,
         term,
         share,
+        b.guard(),
         target.numel,
         chunk,
         classes,
         step,
         ignore_index,
+        code_of("nll_loss"),
         layout,
     ]
     b.launch("nll_forward.c", "nll_forward", items, args, defines)

@@ -21,25 +21,6 @@ pointwise(("aten::sub.Tensor", "aten::sub.Scalar"), _numeric("self - alpha * oth
 pointwise(("aten::rsub.Tensor", "aten::rsub.Scalar"), _numeric("other - alpha * self"))
 pointwise(("aten::mul.Tensor", "aten::mul.Scalar"), "self * other")
 pointwise(("aten::div.Tensor", "aten::div.Scalar"), "self / other", "int_to_float")
-pointwise(("aten::floor_divide", "aten::floor_divide.Scalar"), _numeric("m_floor_div(self, other)"))
-pointwise(("aten::fmod.Tensor", "aten::fmod.Scalar"), _numeric("m_fmod(self, other)"))
-pointwise(
-    ("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor"),
-    _numeric("m_remainder(self, other)"),
-)
-
-_ROUNDING = {None: "self / other", "floor": "m_floor_div(self, other)", "trunc": "m_trunc_div(self, other)"}
-
-
-@kernel("aten::div.Tensor_mode", "aten::div.Scalar_mode", elementwise=True)
-def div_mode(b: Builder, self: Any, other: Any, rounding_mode: str | None) -> None:
-    """Division, rounded down ("floor"), towards zero ("trunc") or not at all."""
-    operands = {"self": self, "other": other}
-    if rounding_mode is None:
-        run_row(b, _ROUNDING[None], operands, "int_to_float")
-    else:
-        run_row(b, _numeric(_ROUNDING[rounding_mode]), operands)
-
 
 _POWERS = {
     2: _numeric("self * self"),

@@ -127,7 +127,7 @@ def _divide_by_count(b: Builder, out: Ref, place: Index, dim: int, include_self:
     counts = b.temp(out.shape, torch.int32)
     b.fill(counts, int(include_self))
     strides = tuple(0 if d == dim or not out.ndim else s for d, s in enumerate(counts.strides or (0,)))
-    into = Index(place.ref, strides, place.size, counts.strides[dim] if out.ndim else 1, False, place.op)
+    into = Index(place.ref, strides, place.size, counts.strides[dim] if out.ndim else 1, False, place.op, place.dim)
     emit_scatter(b, counts, scalar(b, 1, torch.int32), into, [dim], "sum")
     floats = out.dtype.is_floating_point
     compute = torch.float64 if out.dtype == torch.float64 else torch.float32 if floats else torch.int64
@@ -189,7 +189,7 @@ def index_fill(b: Builder, self: Ref, dim: int, index: Ref, value: Any) -> None:
 
 
 def _wrapped(place: Index) -> Index:
-    return Index(place.ref, place.strides, place.size, place.stride, True, place.op)
+    return Index(place.ref, place.strides, place.size, place.stride, True, place.op, place.dim)
 
 
 @kernel("aten::index_reduce", elementwise=True)
