@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -11,10 +11,14 @@ from . import register
 from .runtime import devices as _devices
 from .runtime.devices import Device
 from .runtime.pool_options import PoolOptions
-from .tensor import torch_device
 
 
-def init(backends: str | Sequence[str] | None = None, *, memory_pool: Mapping[str, Any] | None = None) -> None:
+def init(
+    backends: str | Sequence[str] | None = None,
+    *,
+    memory_pool: Mapping[str, Any] | None = None,
+    cuda_compat: bool | Literal["force"] | None = None,
+) -> None:
     """Open the devices now instead of at first use.
 
     `backends`: adapter names in order of preference ("opencl", "host", ...); default TORCH_FL_BACKENDS, else every
@@ -29,12 +33,16 @@ def init(backends: str | Sequence[str] | None = None, *, memory_pool: Mapping[st
     _devices.initialize(names)
     if pool is not None:
         _devices.set_pool(pool)
+    if cuda_compat is not None:
+        from .compat import cuda
+
+        cuda.enable(cuda_compat) if cuda_compat else cuda.disable()
 
 
 def device(index: int | None = None) -> torch.device:
     """torch.device("npu:index"); without an index this thread's current device. Raises DeviceError if there is none."""
     register.ensure()
-    return torch_device(_devices.device_at(index))
+    return torch.device("npu", _devices.device_at(index).index)
 
 
 def device_count() -> int:

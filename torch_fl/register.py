@@ -65,7 +65,7 @@ def _register() -> None:
 
     from . import survive
     from .compat import accelerator, dlpack, module_apply, npu, pinned, storage, streams
-    from .runtime import random
+    from .runtime import random, settings
 
     guard = survive.DeviceGuard()
     _setup_privateuseone_for_python_backend("npu", backend_module=npu, device_guard=guard)
@@ -75,7 +75,7 @@ def _register() -> None:
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     # Calls that exclude the Python key (torch.tensor(..., device="npu")) end in an assert unless these exist.
     aten = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    for name in _EXPLICIT:
+    for name in EXPLICIT:
         func = _overload(name)
         aten.impl(name, _bound(func))
     _libraries.extend([everything, aten, guard, *pinned.install()])
@@ -87,9 +87,14 @@ def _register() -> None:
     dlpack.install()
     storage.install()
     torch.flagos = sys.modules[__package__]  # type: ignore[attr-defined]
+    mode = settings.cuda_compat()
+    if mode:
+        from .compat import cuda
+
+        cuda.enable(mode)
 
 
-_EXPLICIT = (
+EXPLICIT = (
     "empty.memory_format", "empty_strided", "copy_", "_to_copy", "_copy_from", "set_.source_Tensor", "resize_",
     "as_strided", "detach", "alias", "_local_scalar_dense", "view", "lift_fresh",
     # Factories that torch would compose of `empty(0)` and a resizing out= call.

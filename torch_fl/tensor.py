@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import register
+from . import names, register
 from .runtime.devices import Buffer, Device
 from .spec import Spec, contiguous_spec
 
@@ -19,7 +19,6 @@ _make: Callable[..., Any] = torch.Tensor._make_wrapper_subclass
 _inference_on: Callable[[], bool] = torch.is_inference_mode_enabled
 register.ensure()  # raises DeviceError with the reason where torch does not know the device type
 NPU0 = torch.device("npu", 0)
-_DEVICES: dict[int, torch.device] = {}
 
 
 class Tensor(torch.Tensor):
@@ -91,7 +90,4 @@ def set_content(tensor: Tensor, source: Tensor) -> None:
 
 def torch_device(device: Device) -> torch.device:
     """The torch.device users see."""
-    found = _DEVICES.get(device.index)
-    if found is None:
-        found = _DEVICES[device.index] = torch.device("npu", device.index)
-    return found
+    return names.shown(device.index)

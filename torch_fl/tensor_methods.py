@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import _tensor_str
 
+from . import names
 from .compat.checkpoint import reduce_ex
 from .compat.module_apply import OURS
 from .compat.storage import data_ptr, untyped_storage
@@ -38,10 +39,10 @@ def _wanted_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.devic
     """The device that a call of `to` names, in any of its forms."""
     first = args[0] if args else kwargs.get("device", kwargs.get("other"))
     if isinstance(first, torch.Tensor):
-        return first.device
+        return names.canonical(first.device)
     if not isinstance(first, _DEVICE_LIKE) or isinstance(first, bool):
         return None
-    device = torch.device("npu", first) if isinstance(first, int) else torch.device(first)
+    device = torch.device("npu", first) if isinstance(first, int) else names.canonical(torch.device(first))
     if device.type == "npu" and device.index is None:
         from .runtime.devices import current_index
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from . import api
+from . import api, names
 from .compat.module_apply import OURS
 from .errors import Error, message
 
@@ -81,7 +81,7 @@ def _target(device: torch.device | str | int | None) -> torch.device:
     if device is None or isinstance(device, int):
         return api.device(device)
     wanted = torch.device(device)
-    if wanted.type != "npu":
+    if not names.is_ours(wanted):
         raise ValueError(f"virtualize takes an npu device, got {wanted}; devirtualize() goes back to the CPU")
     return api.device(wanted.index)
 
@@ -100,7 +100,7 @@ def _move(model: nn.Module, device: torch.device) -> None:
 
 def move_in_place(tensor: torch.Tensor, device: torch.device, name: str = "tensor") -> None:
     """Move a leaf tensor with its gradient and attributes to `device`; the Python object stays the same."""
-    if tensor.device == device:
+    if names.canonical(tensor.device) == device:
         return
     grad, tensor.grad = tensor.grad, None
     try:

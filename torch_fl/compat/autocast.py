@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..names import is_ours
 from ..tensor import Tensor
 from .untraced import untraced
 
@@ -67,7 +68,7 @@ def eligible(value: Any) -> bool:
     """Whether autocast may cast a value: a floating-point tensor of the device, float64 excepted."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dtype is torch.float64:
         return False
-    return type(value) is Tensor or value.device.type == "npu"
+    return type(value) is Tensor or is_ours(value.device)
 
 
 # -- casts of parameters, kept until the outermost autocast region ends -------------------------------------------

@@ -18,6 +18,7 @@ from typing import IO, Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from .. import names
 from ..runtime.devices import Buffer
 from ..tensor import Tensor
 from .module_apply import OURS
@@ -63,7 +64,7 @@ ForkingPickler.register(Tensor, _reduce_for_process)
 
 
 def _plain_device(device: torch.device) -> Any:
-    plain = torch.device("cpu") if device.type == "npu" else device
+    plain = torch.device("cpu") if names.is_ours(device) else device
     return torch.device, (plain.type,) if plain.index is None else (plain.type, plain.index)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.utils.dlpack
 
+from .. import names
+
 
 def install() -> None:
     """Wrap to_dlpack; done at registration, before anybody imports it by name."""
@@ -16,7 +18,7 @@ def install() -> None:
 
     @functools.wraps(original)
     def to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        refuses = isinstance(tensor, torch.Tensor) and tensor.device.type == "npu"
+        refuses = isinstance(tensor, torch.Tensor) and names.is_ours(tensor.device)
         return tensor.__dlpack__() if refuses else original(tensor, *args, **kwargs)
 
     for module in everywhere:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from .. import names
+
 Fn = Callable[[torch.Tensor], torch.Tensor]
 
 OURS = ("_buffer", "_spec", "_offset", "_is_param")
@@ -65,11 +67,11 @@ def _involves_us(module: nn.Module, fn: Fn) -> bool:
     first = next(module.parameters(), None)
     if first is None:
         return False
-    if first.device.type == "npu":
+    if names.is_ours(first.device):
         return True
     if first.device.type != "cpu":
         return False
     try:
-        return fn(torch.empty(0, device="cpu")).device.type == "npu"
+        return names.is_ours(fn(torch.empty(0, device="cpu")).device)
     except Exception:  # noqa: BLE001 - fn is the caller's; if it fails on a probe it will say so on the real thing
         return False

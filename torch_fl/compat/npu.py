@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from .. import names
 from . import npu_memory, npu_random
 from . import streams as streams
 from .npu_memory import empty_cache as empty_cache
@@ -120,7 +121,7 @@ class device_of(device):
     """Context manager that makes the device of a tensor the current one; does nothing for other tensors."""
 
     def __init__(self, obj: torch.Tensor) -> None:
-        super().__init__(obj.get_device() if obj.device.type == "npu" else -1)
+        super().__init__(obj.get_device() if names.is_ours(obj.device) else -1)
 
 
 def get_device_properties(device: DeviceLike = None) -> Properties:

@@ -1,26 +1,74 @@
-"""`tensor.pin_memory()` and `DataLoader(pin_memory=True)` beside our device type.
+"""`tensor.pin_memory()`, `DataLoader(pin_memory=True)` and factories with `pin_memory=True` beside our device type.
 
 torch asks the accelerator's hooks for a pinned allocator; hooks written in Python have none, and the call raises.
 Where the machine has CUDA, memory is pinned for CUDA as before; elsewhere the result is a plain copy: nothing is
-faster for it, and nothing is wrong (`is_pinned()` says False). Factories with `pin_memory=True` ask the hooks below
-any kernel and still raise.
+faster for it, and nothing is wrong (`is_pinned()` says False). Factories ask the hooks below any kernel, so they are
+wrapped, but only once devices are open: a program that never uses them keeps torch's own functions.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from .. import names
+from .patches import Patch, Shared
+
 _NATIVE = torch._C.DispatchKey.CompositeExplicitAutograd
+
+
+def _cuda_pins() -> bool:
+    """Whether there is real CUDA, not our device under its name."""
+    return names.name() == names.OWN and torch.cuda.is_available()
 
 
 def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
     """aten::_pin_memory for CPU tensors: pinned for CUDA where there is CUDA, else a copy with the same layout."""
-    if torch.cuda.is_available():
+    if _cuda_pins():
         native = torch.ops.aten._pin_memory.default
         return native._op_dk(_NATIVE, self, device="cuda")  # type: ignore[no-any-return]
     return self.clone()
+
+
+FACTORIES = (
+    "arange", "empty", "empty_like", "empty_strided", "eye", "full", "full_like", "linspace", "logspace", "ones",
+    "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "tensor", "zeros",
+    "zeros_like",
+)  # fmt: skip
+
+
+def _unpinned(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A factory that makes plain memory where pinned memory is asked for."""
+
+    @functools.wraps(original)
+    def factory(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        return original(*args, **kwargs)
+
+    return factory
+
+
+def _wrapped() -> Iterator[Patch]:
+    for name in FACTORIES:
+        yield Patch(torch, name, _unpinned(getattr(torch, name)))
+
+
+_factories = Shared(_wrapped)
+
+
+def wrap_factories(reason: str = "devices") -> None:
+    """Let the factories of `torch` take `pin_memory=True`; done when devices are opened. CUDA pins itself."""
+    if not _cuda_pins():
+        _factories.apply(reason)
+
+
+def unwrap_factories(reason: str) -> None:
+    """Undo it, unless there is another reason."""
+    _factories.undo(reason)
 
 
 def install() -> list[Any]:

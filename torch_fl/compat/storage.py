@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import names
+
 if TYPE_CHECKING:
     from ..runtime.devices import Buffer
     from ..tensor import Tensor
@@ -71,7 +73,7 @@ class DeviceStorage(torch.UntypedStorage):
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """Where the bytes are."""
-        return torch.device("npu", self._buffer.device.index)
+        return names.shown(self._buffer.device.index)
 
     @property
     def _cdata(self) -> int:
@@ -173,7 +175,7 @@ def _flat_of(storage: torch.UntypedStorage) -> torch.Tensor:
 
 def _new(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     """torch.UntypedStorage(nbytes, device="npu") is a DeviceStorage; everything else is torch's own."""
-    if device is None or torch.device(device).type != "npu":
+    if device is None or not names.is_ours(torch.device(device)):
         given = kwargs if device is None else {**kwargs, "device": device}
         return torch._C.StorageBase.__new__(cls, *args, **given)
     flat = torch.empty(0 if not args or not isinstance(args[0], int) else args[0], dtype=torch.uint8, device=device)

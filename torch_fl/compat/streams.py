@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .. import names
 from .which import DeviceLike, device_of, index_of
 
 _BaseStream: Any = torch._C.Stream
@@ -39,6 +40,11 @@ class Stream(_BaseStream):  # type: ignore[misc]
         made = _BaseStream.__new__(cls, stream_id=lane.id, device_index=lane.device.index, device_type=_TYPE)
         made._lane, made._before = lane, []
         return made  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> torch.device:
+        """The device whose queue it is."""
+        return names.shown(self._lane.device.index)
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
@@ -115,7 +121,7 @@ class Event(_BaseEvent):  # type: ignore[misc]
     @property
     def device(self) -> torch.device:
         """The device whose stream recorded the event."""
-        return torch.device("npu") if self._mark is None else torch.device("npu", self._mark.stream.device.index)
+        return torch.device(names.name()) if self._mark is None else names.shown(self._mark.stream.device.index)
 
     @property
     def event_id(self) -> int:
@@ -230,7 +236,7 @@ def _is_ours(device: Any) -> bool:
     if device is None or isinstance(device, int):
         found = torch._C._accelerator_getAccelerator()
         return found is not None and found.type == "npu"
-    return torch.device(device).type == "npu"
+    return names.is_ours(torch.device(device))
 
 
 class _Chooser(type(_BaseStream)):  # type: ignore[misc]
@@ -276,5 +282,5 @@ def install() -> None:
     if torch.Stream is not _BaseStream:
         return
     for name, base, make in (("Stream", _BaseStream, _make_stream), ("Event", _BaseEvent, _make_event)):
-        names = {"__doc__": base.__doc__, "__module__": "torch", "__qualname__": name, "_base": base}
-        setattr(torch, name, _Chooser(name, (base,), {**names, "_make": staticmethod(make)}))
+        about = {"__doc__": base.__doc__, "__module__": "torch", "__qualname__": name, "_base": base}
+        setattr(torch, name, _Chooser(name, (base,), {**about, "_make": staticmethod(make)}))

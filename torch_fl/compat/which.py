@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .. import names
+
 DeviceLike = torch.device | str | int | None
 
 
@@ -23,8 +25,8 @@ def index_of(device: DeviceLike) -> int:
     if isinstance(device, int):
         return device
     wanted = torch.device(device)
-    if wanted.type != "npu":
-        raise ValueError(f"Expected an npu device, but got: {device}")
+    if not names.is_ours(wanted):
+        raise ValueError(f"Expected a {names.name()} device, but got: {device}")
     return int(opened().current_index()) if wanted.index is None else wanted.index
 
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from .. import names
 from ..errors import DeviceError, message
 from . import settings
 from .device import Device as Device
@@ -68,9 +69,15 @@ def _open(wanted: list[str] | None) -> None:
     for device in opened:
         _state.pool.apply(device)
     _state.opened = opened
-    if len(opened) > 1:
-        from ..compat import placement
+    _tell_torch(len(opened))
 
+
+def _tell_torch(count: int) -> None:
+    """Put in place what torch's functions need only while there are devices."""
+    from ..compat import pinned, placement
+
+    pinned.wrap_factories()
+    if count > 1:
         placement.install()
 
 
@@ -100,7 +107,10 @@ def device_at(index: int | None) -> Device:
     if index is None:
         index = _current.index
     if not 0 <= index < len(opened):
-        raise DeviceError(f"npu:{index} does not exist: this machine has {len(opened)} device(s), npu:0 is the first")
+        raise DeviceError(
+            f"{names.name()}:{index} does not exist: this machine has {len(opened)} device(s), {names.name()}:0 is the "
+            "first"
+        )
     return opened[index]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .. import names
 from ..errors import DeviceError, Error, OutOfMemoryError, describe_call, message
 from . import devices
 from .devices import Device
@@ -32,5 +33,5 @@ def _of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Device]:
     """The devices a call names, by its tensors and by `device=`."""
     yield from (a._spec.device for a in args if isinstance(a, torch.Tensor) and hasattr(a, "_spec"))
     wanted = kwargs.get("device")
-    if isinstance(wanted, torch.device) and wanted.type == "npu":
+    if isinstance(wanted, torch.device) and names.is_ours(wanted):
         yield devices.device_at(wanted.index)

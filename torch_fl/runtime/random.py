@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from .. import names
+
 _Base: Any = torch._C.Generator
 DEFAULT_SEED = 67280421310721
 """torch's own seed of a generator that nobody seeded."""
@@ -56,7 +58,7 @@ class NpuGenerator(_Base):  # type: ignore[misc]
     @property
     def device(self) -> torch.device:
         """The device this generator serves."""
-        return torch.device("npu", self._index)
+        return names.shown(self._index)
 
     def manual_seed(self, seed: int) -> NpuGenerator:
         """Start the sequence of `seed` (64 bits; negative ones wrap); returns self."""
@@ -134,7 +136,7 @@ class _GeneratorType(type(_Base)):  # type: ignore[misc]
 
     def __call__(cls, device: Any = None) -> Any:
         where = torch.device("cpu" if device is None else device)
-        if where.type != "npu":
+        if not names.is_ours(where):
             return _Base(device=where)
         from . import devices
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, Literal
 
 
 def backends() -> list[str] | None:
@@ -31,3 +32,18 @@ def cache_dir() -> Path:
 def host_compiler() -> str | None:
     """TORCH_FL_CC (else CC): the C compiler of the host adapter; unset means cc, gcc or clang from the path."""
     return os.environ.get("TORCH_FL_CC") or os.environ.get("CC") or None
+
+
+_CUDA: dict[str, Any] = {
+    **dict.fromkeys(("", "0", "false", "no", "off"), False),
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    "force": "force",
+}
+
+
+def cuda_compat() -> bool | Literal["force"]:
+    """TORCH_FL_CUDA: 1 lets scripts say "cuda" where the machine has none, "force" also where it has; default 0."""
+    text = os.environ.get("TORCH_FL_CUDA", "").strip().lower()
+    if text not in _CUDA:
+        raise ValueError(f"TORCH_FL_CUDA takes 0, 1 or force, got {text!r}")
+    return _CUDA[text]  # type: ignore[no-any-return]
