@@ -48,7 +48,7 @@ def _emit_max(b: Builder, rank: int, self: Ref, window: Window, adaptive: bool) 
     b.launch(_SOURCE, "max_pool", items, args, _defines(b, self.dtype, adaptive))
 
 
-def _max_pool_backward(rank: int, b: Builder, grad_output: Ref, self: Ref, indices: Ref) -> None:
+def max_pool_backward(rank: int, b: Builder, grad_output: Ref, self: Ref, indices: Ref) -> None:
     """Each window's gradient added to the element it took; sums are in the compute type."""
     grad, index, out = volume(grad_output, rank), volume(indices, rank), b.out()
     defines = _defines(b, grad.dtype, False)
@@ -139,9 +139,9 @@ def _emit_avg_backward(
 
 for _rank in (2, 3):
     kernel(f"aten::max_pool{_rank}d_with_indices")(partial(_max_pool, _rank))
-    kernel(f"aten::max_pool{_rank}d_with_indices_backward")(partial(_max_pool_backward, _rank))
+    kernel(f"aten::max_pool{_rank}d_with_indices_backward")(partial(max_pool_backward, _rank))
     kernel(f"aten::adaptive_max_pool{_rank}d")(partial(_adaptive_max_pool, _rank))
-    kernel(f"aten::adaptive_max_pool{_rank}d_backward")(partial(_max_pool_backward, _rank))
+    kernel(f"aten::adaptive_max_pool{_rank}d_backward")(partial(max_pool_backward, _rank))
     kernel(f"aten::avg_pool{_rank}d")(partial(_avg_pool, _rank))
     kernel(f"aten::avg_pool{_rank}d_backward")(partial(_avg_pool_backward, _rank))
     kernel(f"aten::_adaptive_avg_pool{_rank}d")(partial(_adaptive_avg_pool, _rank))

@@ -61,7 +61,7 @@ class Resample:
         kind: Any = np.float64 if inner.dtype == torch.float64 and self.mode in _TAPS else np.float32
         given: list[float | None] = [None] * (3 - self.rank)
         given += scales or [None] * self.rank
-        rates = [_rate(kind, *v, align) for v in zip(inner.shape[2:], outer.shape[2:], given)]
+        rates = [rate_of(kind, *v, align) for v in zip(inner.shape[2:], outer.shape[2:], given)]
         return rates[::-1]
 
     def _defines(self, b: Builder, dtype: torch.dtype) -> dict[str, object]:
@@ -104,7 +104,8 @@ class Resample:
             b.copy(out, target)
 
 
-def _rate(kind: Any, small: int, large: int, scale: float | None, align: bool) -> float:
+def rate_of(kind: Any, small: int, large: int, scale: float | None, align: bool) -> float:
+    """Input elements per output element of one dimension, in the precision of `kind`."""
     if align:
         return float(kind(small - 1) / kind(large - 1)) if large > 1 else 0.0
     if scale is not None and scale > 0:
