@@ -104,7 +104,7 @@ def test_synchronize_waits(chip: Device, stream: torch.Stream) -> None:
 
 
 def test_wait_stream_and_events(chip: Device, stream: torch.Stream) -> None:
-    x = _busy(20)
+    x = _busy(20, rounds=40)
     stream.wait_stream(torch.npu.current_stream())
     with stream:
         y = x + 1
@@ -117,7 +117,7 @@ def test_wait_stream_and_events(chip: Device, stream: torch.Stream) -> None:
 
 def test_reads_of_the_host_see_every_stream(chip: Device, stream: torch.Stream) -> None:
     with stream:
-        x = _busy(5)
+        x = _busy(5, rounds=40)
     torch.testing.assert_close(x.cpu(), torch.full((512, 512), 5.0))  # read from the default stream, without an event
     x.fill_(2)
     with stream:
