@@ -64,7 +64,7 @@ def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     from . import survive
-    from .compat import accelerator, dlpack, module_apply, npu, pinned, storage, streams
+    from .compat import accelerator, dlpack, libraries, module_apply, npu, pinned, storage, streams
     from .runtime import random, settings
 
     guard = survive.DeviceGuard()
@@ -86,6 +86,7 @@ def _register() -> None:
     accelerator.install()
     dlpack.install()
     storage.install()
+    libraries.install()
     torch.flagos = sys.modules[__package__]  # type: ignore[attr-defined]
     mode = settings.cuda_compat()
     if mode:

@@ -31,6 +31,11 @@ class Tensor(torch.Tensor):
     # Without this every torch function on the tensor takes the slow __torch_function__ route.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """`type(p)(data, requires_grad=...)`, which libraries write to make another parameter; else as torch.Tensor."""
+        made: type[torch.Tensor] = torch.nn.Parameter if "requires_grad" in kwargs else torch.Tensor
+        return made(*args, **kwargs)
+
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,0 +1,60 @@
+"""Two audio packages with real weights inside: pitch (torchcrepe) and speaker embeddings (resemblyzer)."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.filterwarnings("default"),  # warnings of other packages are not ours to fix
+]
+
+RATE = 16000
+
+
+def _sweep() -> torch.Tensor:
+    """One second that rises from 200 to 400 Hz, with an octave above it."""
+    t = torch.arange(RATE) / RATE
+    phase = 2 * torch.pi * (200 * t + 100 * t * t)
+    return (torch.sin(phase) + 0.3 * torch.sin(2 * phase)) / 2
+
+
+@pytest.fixture
+def torchcrepe(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The package. It needs torchaudio to read files, which is not done here, and torchaudio a wheel that fits torch's."""
+    try:
+        import torchaudio  # noqa: F401
+    except OSError:
+        for name in [n for n in sys.modules if n.partition(".")[0] == "torchaudio"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "torchaudio", types.ModuleType("torchaudio"))
+    except ImportError:
+        pass
+    return pytest.importorskip("torchcrepe")
+
+
+def test_pitch(device: torch.device, torchcrepe: Any) -> None:
+    options = {"hop_length": 160, "fmin": 50.0, "fmax": 550.0, "model": "tiny", "return_periodicity": True}
+    audio = _sweep()[None]
+    want = torchcrepe.predict(audio, RATE, device="cpu", batch_size=64, **options)
+    pitch, periodicity = torchcrepe.predict(audio, RATE, device=str(device), batch_size=64, **options)
+    assert pitch.device == periodicity.device == device
+    torch.testing.assert_close(periodicity.cpu(), want[1], rtol=1e-3, atol=1e-3)
+    inner = slice(5, -5)
+    torch.testing.assert_close(pitch.cpu()[0, inner], want[0][0, inner], rtol=1e-2, atol=1.0)
+    assert pitch[0, 10] < pitch[0, 90]
+
+
+def test_speaker_embedding(device: torch.device) -> None:
+    resemblyzer = pytest.importorskip("resemblyzer", exc_type=ImportError)
+    audio = _sweep().repeat(3).numpy()
+    want = resemblyzer.VoiceEncoder("cpu", verbose=False).embed_utterance(audio)
+    encoder = resemblyzer.VoiceEncoder(device, verbose=False)
+    assert {p.device for p in encoder.parameters()} == {device}
+    got = encoder.embed_utterance(audio)
+    torch.testing.assert_close(torch.from_numpy(got), torch.from_numpy(want), rtol=1e-3, atol=1e-4)

@@ -1,0 +1,91 @@
+"""Libraries that choose a device by a list of vendors: when one is imported, the virtual device is put on its list.
+
+A library that asks `torch.accelerator` needs nothing here. accelerate and transformers' Trainer and pipelines ask for a
+vendor's package before they believe in a device type, Lightning looks names up in a registry of classes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+
+class _AfterImport:
+    """A finder on sys.meta_path that runs a function on a module right after its own code has run."""
+
+    def __init__(self, wanted: Mapping[str, Callable[[ModuleType], None]]) -> None:
+        self.wanted = wanted
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The module's own spec, with a loader that calls us back; None for all other modules."""
+        then = self.wanted.get(name)
+        spec = PathFinder.find_spec(name, path, target) if then else None
+        if spec is None or spec.loader is None or then is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            try:
+                then(module)
+            except Exception as error:  # noqa: BLE001 - another release of the library: it works as without us
+                from ..telemetry.log import logger
+
+                logger.info("%s does not know the virtual device: %r", name, error)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _teach_accelerate(imports: ModuleType) -> None:
+    """`Accelerator()` and `device_map` find npu devices without the vendor's package."""
+
+    def is_npu_available(check_device: bool | None = None) -> bool:
+        # An explicit False is asked by the lines that import the vendor's package next.
+        import torch
+
+        return check_device is not False and torch.npu.is_available()  # type: ignore[attr-defined]
+
+    imports.is_npu_available = is_npu_available  # type: ignore[attr-defined]
+
+
+def _teach_transformers(module: ModuleType) -> None:
+    """The Trainer and pipelines find npu devices. Not their attention, which would call the vendor's kernels."""
+    import torch
+
+    available = torch.npu.is_available  # type: ignore[attr-defined]
+    for name in ("is_torch_npu_available", "is_torch_bf16_gpu_available"):
+        if hasattr(module, name):
+            setattr(module, name, lambda check_device=False: available())
+
+
+def _teach_lightning(accelerators: ModuleType) -> None:
+    """`Trainer(accelerator="npu")`, by the registry Lightning has for this."""
+    from .lightning import accelerator_class
+
+    package = accelerators.__name__.rpartition(".")[0]
+    made = accelerator_class(accelerators, importlib.import_module(f"{package}.utilities.exceptions"))
+    accelerators.AcceleratorRegistry.register("npu", made, description="virtual device of torch_fl")
+
+
+_TEACH: Mapping[str, Callable[[ModuleType], None]] = {
+    "accelerate.utils.imports": _teach_accelerate,
+    "transformers.training_args": _teach_transformers,
+    "transformers.trainer": _teach_transformers,
+    "transformers.trainer_utils": _teach_transformers,
+    "transformers.pipelines.base": _teach_transformers,
+    "lightning.pytorch.accelerators": _teach_lightning,
+    "pytorch_lightning.accelerators": _teach_lightning,
+}
+
+
+def install() -> None:
+    """Wait for the libraries; done once, at registration."""
+    late: dict[str, Any] = {name: sys.modules[name] for name in _TEACH if name in sys.modules}
+    for name, module in late.items():
+        _TEACH[name](module)
+    sys.meta_path.insert(0, _AfterImport(_TEACH))
