@@ -98,7 +98,7 @@ kernel cholesky_panel(inout T a, inout int info, long n, long j0, long w) {
     }
     const T root = sqrt(column[j]);
     column[j] = root;
-    scale(column + j + 1, 1 / root, j1 - j - 1);
+    scale_by(column + j + 1, 1 / root, j1 - j - 1);
     for (IDX c = j + 1; c < j1; ++c) add_scaled(x + c * n + c, -column[c], column + c, j1 - c);
   }
 }
@@ -110,7 +110,7 @@ kernel cholesky_below(inout T a, in int info, long n, long j0, long w, long rows
   GLOBAL T* x = a + GID1 * n * n;
   for (IDX j = j0; j < j1; ++j) {
     for (IDX k = j0; k < j; ++k) add_scaled(x + j * n + from, -x[k * n + j], x + k * n + from, count);
-    scale(x + j * n + from, 1 / x[j * n + j], count);
+    scale_by(x + j * n + from, 1 / x[j * n + j], count);
   }
 }
 

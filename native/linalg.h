@@ -1,11 +1,12 @@
 // Vectors of numbers in memory, for the kernels of dense linear algebra. Matrices are column-major and dense, one after
-// the other; LANES: numbers handled together (1 where the chip's work-items are its lanes).
+// the other; LANES: numbers handled together (1 where the chip's work-items are its lanes). ACC: type of single sums.
 #if LANES > 1
 VECTOR(V, T, LANES)
 #define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
 #define HERE(p, i) (*(GLOBAL V*)((p) + (i)))
-FUNC T total_of(const V v) {
-  T lanes[LANES], sum = 0;
+FUNC ACC total_of(const V v) {
+  T lanes[LANES];
+  ACC sum = 0;
   *(V*)lanes = v;
   for (int j = 0; j < LANES; ++j) sum += lanes[j];
   return sum;
@@ -27,9 +28,9 @@ FUNC T dot(GLOBAL const T* x, GLOBAL const T* y, IDX n) {
     b += AT(x, i + LANES) * AT(y, i + LANES);
   }
   for (; i + LANES <= n; i += LANES) a += AT(x, i) * AT(y, i);
-  T sum = total_of(a + b);
-  for (; i < n; ++i) sum += x[i] * y[i];
-  return sum;
+  ACC sum = total_of(a + b);
+  for (; i < n; ++i) sum += (ACC)x[i] * y[i];
+  return (T)sum;
 }
 
 // y += s x
@@ -39,7 +40,7 @@ FUNC void add_scaled(GLOBAL T* y, const T s, GLOBAL const T* x, IDX n) {
   for (; i < n; ++i) y[i] += s * x[i];
 }
 
-FUNC void scale(GLOBAL T* x, const T s, IDX n) {
+FUNC void scale_by(GLOBAL T* x, const T s, IDX n) {
   for (IDX i = 0; i < n; ++i) x[i] *= s;
 }
 

@@ -57,7 +57,7 @@ FUNC void complete(GLOBAL T* w, IDX n, IDX j) {
   for (IDX i = 0; i < n; ++i) x[i] = i == at;
   for (int pass = 0; pass < 2; ++pass) {
     for (IDX c = 0; c < j; ++c) add_scaled(x, -dot(x, w + c * n, n), w + c * n, n);
-    scale(x, 1 / sqrt(dot(x, x, n)), n);
+    scale_by(x, 1 / sqrt(dot(x, x, n)), n);
   }
 }
 
@@ -80,7 +80,7 @@ kernel svd(inout T w, inout T v, inout T s, inout int info, long n, int vectors)
   descending(values, x, z, n, vectors);
   for (IDX j = 0; j < n; ++j) {
     const T value = values[j];
-    if (vectors && value > SMALLEST) scale(x + j * n, 1 / value, n);
+    if (vectors && value > SMALLEST) scale_by(x + j * n, 1 / value, n);
     else if (vectors) complete(x, n, j);
     values[j] = value * unit;
   }

@@ -107,6 +107,19 @@ def test_minors_that_are_not_positive(device: torch.device) -> None:
     assert_same(lambda a: torch.linalg.cholesky_ex(a).info, a, device=device)
 
 
+def test_ldl(device: torch.device) -> None:
+    for shape in (*SQUARES, (40, 12, 12)):
+        a = _x(*shape)
+        a = a + a.mT
+        assert_same(lambda a: tuple(torch.linalg.ldl_factor_ex(a)), a, device=device)
+        right = _x(*shape[:-1], 3)
+        assert_same(lambda a, b: torch.linalg.ldl_solve(*torch.linalg.ldl_factor(a), b), a, right, device=device)
+    zero_pivots = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+    singular = torch.diag(torch.tensor([1.0, 0.0, 2.0]))
+    for a in (zero_pivots, singular):
+        assert_same(lambda a: tuple(torch.linalg.ldl_factor_ex(a)), a, device=device)
+
+
 @pytest.mark.parametrize("upper", [True, False])
 @pytest.mark.parametrize("left", [True, False])
 def test_triangular(upper: bool, left: bool, device: torch.device) -> None:

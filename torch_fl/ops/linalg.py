@@ -30,6 +30,7 @@ def launch(b: Builder, file: str, name: str, grid: int | tuple[int, ...], args: 
     limits = torch.finfo(dtype)
     defines = {
         **b.types(T=dtype),
+        "ACC": "double" if b.fp64 else "float",
         "LANES": 64 // dtype.itemsize if b.is_cpu else 1,
         "EPSILON": f"((T){limits.eps!r})",
         "SMALLEST": f"((T){limits.tiny**0.45!r})",

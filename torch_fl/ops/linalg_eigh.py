@@ -12,7 +12,7 @@ from ..refs import Ref
 from ..registry import kernel
 from .linalg import columns, deliver, dense, flat, launch, new_columns, raise_errors, triangle
 
-LARGEST = 512
+LARGEST = 1024
 """Rows up to which one work-item finds the eigenvalues in a sensible time."""
 
 

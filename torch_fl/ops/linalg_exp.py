@@ -16,10 +16,10 @@ from ..registry import handler
 from ..tensor import Tensor
 
 _ATEN = torch.ops.aten
-_POWERS = {torch.float32: 3, torch.float64: 4}
+_POWERS = {torch.float32: 4, torch.float64: 5}
 """How many powers are made: the polynomial has the square of that as its degree."""
-LARGEST_NORM = 0.5
-"""The remainder is then below a rounding: 0.5**10 / 10! in float32, 0.5**17 / 17! in float64."""
+LARGEST_NORM = 2.0
+"""The remainder is then below a rounding: 2**17 / 17! in float32, 2**26 / 26! in float64."""
 
 
 @handler("aten::linalg_matrix_exp")

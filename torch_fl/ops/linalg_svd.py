@@ -16,7 +16,7 @@ from ..registry import kernel
 from .linalg import column_strides, deliver, dense, flat, identity, launch, new_columns, raise_errors, triangle
 from .linalg_qr import factored, multiply
 
-LARGEST = 256
+LARGEST = 512
 """Smaller side up to which one work-item finds the singular values in a sensible time."""
 
 
