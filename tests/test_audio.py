@@ -6,6 +6,7 @@ import sys
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -40,14 +41,13 @@ def torchcrepe(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_pitch(device: torch.device, torchcrepe: Any) -> None:
     options = {"hop_length": 160, "fmin": 50.0, "fmax": 550.0, "model": "tiny", "return_periodicity": True}
-    audio = _sweep()[None]
-    want = torchcrepe.predict(audio, RATE, device="cpu", batch_size=64, **options)
-    pitch, periodicity = torchcrepe.predict(audio, RATE, device=str(device), batch_size=64, **options)
-    assert {p.device for p in torchcrepe.infer.model.parameters()} == {device}
-    torch.testing.assert_close(periodicity.cpu(), want[1], rtol=1e-3, atol=1e-3)
-    inner = slice(5, -5)
-    torch.testing.assert_close(pitch.cpu()[0, inner], want[0][0, inner], rtol=1e-2, atol=1.0)
-    assert pitch[0, 10] < pitch[0, 90]
+    found = []
+    for where in ("cpu", str(device)):
+        np.random.seed(0)  # predict dithers with these numbers
+        found.append(torchcrepe.predict(_sweep()[None], RATE, device=where, batch_size=64, **options))
+        assert {str(p.device) for p in torchcrepe.infer.model.parameters()} == {where}
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-3)
+    assert found[1][0][0, 10] < found[1][0][0, 90]
 
 
 def test_speaker_embedding(device: torch.device) -> None:
