@@ -31,6 +31,7 @@ _PUBLIC = {
     "virtualize": "virtual",
     "devirtualize": "virtual",
     "memory": "memory",
+    "precision": "runtime.precision",
     "save": "compat.checkpoint",
     "load": "compat.checkpoint",
     "set_fallback": "fallback",
@@ -79,6 +80,7 @@ __all__ = [
     "load",
     "memory",
     "pointwise",
+    "precision",
     "register_backend",
     "save",
     "set_fallback",
@@ -99,6 +101,7 @@ if _TYPE_CHECKING:
     from .registry import kernel
     from .runtime.adapter import Backend
     from .runtime.devices import register_backend
+    from .runtime.precision import precision
     from .telemetry import budget, console, set_log_level, trace
     from .virtual import devirtualize, virtualize
 
