@@ -67,6 +67,15 @@ def logit_backward(b: Builder, grad_output: Any, self: Any, eps: Any) -> None:
     run_row(b, {"float": expression}, operands, promote=("grad_output", "self"))
 
 
+@kernel("aten::conj_physical", elementwise=True)
+def conj_physical(b: Builder, self: Any) -> None:
+    """The number itself: complex ones have a kernel of their own."""
+    target = b.outs[0].arg
+    if target is not None and b.inputs[target].dtype != self.dtype:
+        raise Unsupported("out= of another dtype, which torch refuses")
+    run_row(b, "self", {"self": self})
+
+
 @kernel("aten::nextafter", elementwise=True)
 def nextafter(b: Builder, self: Any, other: Any) -> None:
     """The next number of the dtype from self towards other."""
