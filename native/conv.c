@@ -4,7 +4,7 @@
 // samples stand for the padding (one gap serves both neighbours), and a stride separates positions into phases.
 // An output position is then one number p, and out[co][p] = sum over k of w[co][k] * frame[offset[k] + p]: a matrix
 // product whose right side is read in place. Positions in the gaps are computed and thrown away; for the gradient of
-// the weight they are multiplied by 0, so an infinity near the edge of the input can give NaN where torch gives infinity.
+// the weight they are multiplied by 0, and what is not finite then is summed again without them.
 //
 // T: element type of x, ACC: type of sums, VL: lanes of a vector, MR: output channels of a register tile.
 VECTOR(V, ACC, VL)
@@ -191,11 +191,23 @@ FUNC void fold_lanes(ACC* sum) {
       for (int j = 0; j < fold; ++j) sum[i * VL + j] += sum[i * VL + j + fold];
 }
 
+// The same sum over the positions of outputs only. m: sizes (w, h, d, n) of the outputs, strides of their positions.
+FUNC ACC sum_without_gaps(const GLOBAL ACC* restrict grad, const GLOBAL ACC* restrict x, const Layout1 m) {
+  ACC total = 0;
+  for (IDX n = 0; n < m.size[3]; ++n)
+    for (IDX d = 0; d < m.size[2]; ++d)
+      for (IDX h = 0; h < m.size[1]; ++h) {
+        const IDX p = n * m.stride[0][3] + d * m.stride[0][2] + h * m.stride[0][1];
+        for (IDX w = 0; w < m.size[0]; ++w) total += grad[p + w] * x[p + w];
+      }
+  return total;
+}
+
 // result[group][co][k] = sum over p of grad[co][p] * frame[offset[k] + p], grad framed like the output positions.
 // g: sizes (k, channels, groups) with the strides of (frame, grad) per channel and group. Work-item: `rows` channels by
 // `some` taps; positions come in spans that stay in the cache while all its tiles pass over them.
-kernel conv_weight_grad(in ACC grad, in ACC frame, in long offset, inout ACC result, Layout2 g, long positions,
-                        long span, long rows, long some) {
+kernel conv_weight_grad(in ACC grad, in ACC frame, in long offset, inout ACC result, Layout2 g, Layout1 m,
+                        long positions, long span, long rows, long some) {
   const IDX depth = g.size[0], channels = g.size[1], group = (IDX)GID2, step = g.stride[1][1];
   const IDX k_begin = (IDX)(GID1 * some), k_end = k_begin + some < depth ? k_begin + (IDX)some : depth;
   const IDX o_begin = (IDX)(GID0 * rows), o_end = o_begin + rows < channels ? o_begin + (IDX)rows : channels;
@@ -229,8 +241,11 @@ kernel conv_weight_grad(in ACC grad, in ACC frame, in long offset, inout ACC res
         fold_lanes(sum);
         GLOBAL ACC* restrict put = to + (long)o * depth + k;
         for (IDX r = 0; r < WR && r <= below; ++r)
-          for (IDX t = 0; t < TAPS && t <= last; ++t)
-            put[r * depth + t] = sum[(r * TAPS + t) * VL] + (p0 ? put[r * depth + t] : 0);
+          for (IDX t = 0; t < TAPS && t <= last; ++t) {
+            const ACC total = sum[(r * TAPS + t) * VL] + (p0 ? put[r * depth + t] : 0);
+            const bool finite = p1 < positions || total - total == 0;
+            put[r * depth + t] = finite ? total : sum_without_gaps(dy + (o + r) * step, x + offset[k + t], m);
+          }
       }
     }
   }

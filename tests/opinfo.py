@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +22,10 @@ os.environ.setdefault("TORCH_FL_BACKENDS", "opencl")
 
 from opinfo_calls import check_forward, check_inplace
 from opinfo_compare import Comparison, tolerance
+from opinfo_errors import check_error, declared_errors, spoiled_samples
 from opinfo_gradients import check_double_backward, check_gradient
 from opinfo_out import check_out
+from opinfo_variants import check_variants
 
 from torch_fl import fallback
 from torch_fl.commands.samples import DTYPES, entries, samples_of, supports
@@ -31,13 +34,15 @@ from torch_fl.commands.samples import DTYPES, entries, samples_of, supports
 class Group(NamedTuple):
     """A kind of check: what it runs for a sample (returns how much it compared), and which entries have it.
 
-    `count`: samples per node by default. `derivatives`: its samples require gradients.
+    `count`: samples per node by default. `derivatives`: its samples require gradients. `cases`: what it checks of an
+    entry, if that is not its samples.
     """
 
     check: Callable[[Any, Any, Comparison], int]
     has: Callable[[Any], bool]
     count: int
     derivatives: bool = False
+    cases: Callable[[Any, str, int], Iterator[Any]] | None = None
 
 
 GROUPS: Mapping[str, Group] = {
@@ -46,6 +51,9 @@ GROUPS: Mapping[str, Group] = {
     "double_backward": Group(check_double_backward, lambda entry: entry.supports_gradgrad, 3, derivatives=True),
     "inplace": Group(check_inplace, lambda entry: entry.get_inplace() is not None, 6),
     "out": Group(check_out, lambda entry: entry.supports_out, 3),
+    "variants": Group(check_variants, lambda entry: True, 3),
+    "errors": Group(check_error, lambda entry: entry.error_inputs_func is not None, 50, cases=declared_errors),
+    "spoiled": Group(check_error, lambda entry: True, 3, cases=spoiled_samples),
 }
 
 
@@ -66,7 +74,7 @@ def expected() -> dict[str, Any]:
 
 def rounding(node: Node) -> str:
     """Why a node is held against the results in float64 where it differs from the CPU, or ""."""
-    return _reason("rounding", node)
+    return _reason("rounding", node._replace(group="forward") if node.group == "variants" else node)
 
 
 def declared(node: Node) -> str:
@@ -94,22 +102,25 @@ def check(node: Node, count: int | None = None) -> int:
     entry, group = entries()[node.name], GROUPS[node.group]
     defined = node.name not in expected()["undefined"]
     ties = node.name in expected()["ties"] and not group.derivatives
+    signs = node.name in expected()["signs"]
+    defined = defined and not (signs and node.group == "out")
     checked = 0
-    for sample in samples_of(entry, node.dtype, count or group.count, group.derivatives):
-        values = defined and not sample.kwargs.get("dropout_p")
-        compare = Comparison(tolerance(entry, node.dtype), node.dtype, values, bool(rounding(node)), ties)
-        for twin in _twins(sample):
-            checked += group.check(entry, twin, compare)
+    n = count or group.count
+    for case in group.cases(entry, node.dtype, n) if group.cases else _samples(node, entry, n):
+        values = defined and not case.kwargs.get("dropout_p")
+        compare = Comparison(tolerance(entry, node.dtype), node.dtype, values, bool(rounding(node)), ties, signs)
+        checked += group.check(entry, case, compare)
     return checked
 
 
-def _twins(sample: Any) -> Iterator[Any]:
-    """The sample, and the same with tensors that have holes."""
-    yield sample
-    try:
-        yield sample.noncontiguous()
-    except (RuntimeError, ValueError, NotImplementedError):  # torch's own maker of twins cannot take every sample
-        return
+def _samples(node: Node, entry: Any, count: int) -> Iterator[Any]:
+    """Samples, each followed by the same with tensors that have holes, if the CPU can take those."""
+    for sample in samples_of(entry, node.dtype, count, GROUPS[node.group].derivatives):
+        yield sample
+        if _reason("dense", node):
+            continue
+        with suppress(RuntimeError, ValueError, NotImplementedError):  # torch's maker of twins cannot take every sample
+            yield sample.noncontiguous()
 
 
 def outcome(node: Node, count: int | None = None) -> dict[str, Any]:

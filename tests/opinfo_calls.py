@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opinfo_compare import Comparison, both, run_call
+from opinfo_compare import Comparison, both, run_call, same_aliases
 
 
 def check_forward(entry: Any, sample: Any, compare: Comparison) -> int:
@@ -14,7 +14,12 @@ def check_forward(entry: Any, sample: Any, compare: Comparison) -> int:
         want = run_call(entry, *cpu)
     except Exception:  # noqa: BLE001 - the CPU cannot do it: nothing to compare with
         return 0
-    compare.same(run_call(entry, *device), want, compare.exact(sample, lambda s, args: run_call(entry, *args)))
+    got, exact = run_call(entry, *device), compare.exact(sample, lambda s, args: run_call(entry, *args))
+    if compare.signs:  # the sample says what of the result is defined
+        compare.of_layout().same(got, want)
+        got, want, exact = (r if r is None else sample.output_process_fn_grad(r) for r in (got, want, exact))
+    compare.same(got, want, exact, strides=not compare.signs)
+    same_aliases(got, want, here, there)
     compare.same_memory(here, there)
     return 1
 

@@ -6,13 +6,14 @@ Everything is compared at OpInfo's own tolerances.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import torch
 from torch._prims_common import check_significant_strides
 from torch.testing._comparison import default_tolerances
 
-from torch_fl.commands.samples import Copies
+from torch_fl.commands.samples import Copies, tensors_in
 
 DEVICE = torch.device("npu", 0)
 CPU = torch.device("cpu")
@@ -48,12 +49,26 @@ class Comparison:
         values: bool = True,
         rounding: bool = False,
         ties: bool = False,
+        signs: bool = False,
     ) -> None:
         self.tolerances = tolerances
-        self.dtype = getattr(torch, dtype)
+        self.dtypes = {getattr(torch, dtype)}
         self.values = values
         self.rounding = rounding
         self.ties = ties
+        self.signs = signs
+
+    def of_layout(self) -> Comparison:
+        """The same without values."""
+        bare = copy(self)
+        bare.values = False
+        return bare
+
+    def of_widened(self) -> Comparison:
+        """The same for results that were rounded to the node's dtype before they were stored in float64."""
+        wider = copy(self)
+        wider.dtypes = {*self.dtypes, torch.float64, torch.complex128}
+        return wider
 
     def exact(self, sample: Any, run: Callable[[Any, Any], Any]) -> Any:
         """The sample's results in float64 on the CPU, or None where the CPU's own are to be met."""
@@ -93,7 +108,7 @@ class Comparison:
             assert getattr(got, name) == getattr(want, name), (
                 f"{what}: {name} {getattr(got, name)} instead of {getattr(want, name)}"
             )
-        if strides and not check_significant_strides(got, want)[0]:
+        if strides and not check_significant_strides(got, want, only_cuda=False)[0]:
             raise AssertionError(f"{what}: strides {got.stride()} instead of {want.stride()} of {tuple(want.shape)}")
 
     def _same_values(self, got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor | None, what: str) -> None:
@@ -110,7 +125,7 @@ class Comparison:
 
     def close(self, got: torch.Tensor, want: torch.Tensor, what: str) -> None:
         """Values at this node's tolerances."""
-        rtol, atol = self.tolerances if want.dtype == self.dtype else (None, None)
+        rtol, atol = self.tolerances if want.dtype in self.dtypes else (None, None)
         torch.testing.assert_close(
             got, want.resolve_conj().resolve_neg(), rtol=rtol, atol=atol, equal_nan=True, check_stride=False,
             msg=lambda text: f"{what}: {text}",
@@ -126,9 +141,22 @@ class Comparison:
                 self.close(found[:size], cpu[:size], "memory of an input")
 
 
+def same_aliases(got: Any, want: Any, here: Copies, there: Copies) -> None:
+    """A result shares its memory with those inputs that it shares it with on the CPU."""
+    for ours, cpus in zip(tensors_in([got]), tensors_in([want])):
+        if cpus.numel():
+            expected = [i for i, (base, _) in enumerate(here.bases) if _storage(base) == _storage(cpus)]
+            found = [i for i, (base, _) in enumerate(there.bases) if base._buffer is ours._buffer]  # type: ignore[attr-defined]
+            assert found == expected, f"the result shares its memory with inputs {found} instead of {expected}"
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    return tensor.untyped_storage()._cdata
+
+
 def _distance(values: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
     """How far values are from exact ones; 0 where both are the same infinity or NaN."""
-    wide, exact = values.double(), exact.detach()
+    wide, exact = values.to(exact.dtype), exact.detach()
     same = (wide == exact) | (wide.isnan() & exact.isnan())
     return (wide - exact).abs().masked_fill(same, 0)
 
@@ -137,13 +165,19 @@ def _bits(flat: torch.Tensor) -> torch.Tensor:
     return flat.contiguous().view(torch.uint8)
 
 
+_DOUBLE = {
+    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), torch.float64),
+    **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), torch.complex128),
+}
+
+
 def _doubled(sample: Any) -> Any:
-    """The sample with float64 in the place of every float dtype."""
+    """The sample with float64 in the place of every float dtype, and complex128 of every complex one."""
 
     def double(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value.detach().double().requires_grad_(value.requires_grad)
-        return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+        if isinstance(value, torch.Tensor) and value.dtype in _DOUBLE:
+            return value.detach().to(_DOUBLE[value.dtype]).requires_grad_(value.requires_grad)
+        return _DOUBLE.get(value, value) if isinstance(value, torch.dtype) else value
 
     return sample.transform(double)
 

@@ -55,14 +55,15 @@ class Worker:
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-            ready, _, _ = select.select([process.stdout], [], [], NODE_SECONDS)
+            ready = select.select([process.stdout], [], [], NODE_SECONDS)[0]
             line = process.stdout.readline() if ready else ""
         except BrokenPipeError:
-            line = ""
+            ready, line = [process.stdout], ""
         if line:
             found: dict[str, Any] = json.loads(line)
             return found
-        return {"node": list(node), "error": self._died(process), "where": "", "checked": 0, "fallbacks": 0,
+        error = self._died(process, late=not ready)
+        return {"node": list(node), "error": error, "where": "", "checked": 0, "fallbacks": 0,
                 "seconds": 0.0, "compiled": 0}  # fmt: skip
 
     def _start(self) -> subprocess.Popen[str]:
@@ -72,9 +73,9 @@ class Worker:
         )  # fmt: skip
         return self.process
 
-    def _died(self, process: subprocess.Popen[str]) -> str:
+    def _died(self, process: subprocess.Popen[str], late: bool) -> str:
         self.process = None
-        if process.poll() is None:
+        if late:
             process.kill()
             _close(process)
             return f"Timeout: longer than {NODE_SECONDS} s"

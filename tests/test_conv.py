@@ -155,3 +155,18 @@ def test_unfold_of_one_image_and_a_view(device: torch.device) -> None:
     assert_same(lambda x: F.unfold(x.transpose(1, 2)[None].expand(2, 3, 8, 9), 2, padding=2), x, device=device)
     columns = torch.randn(8, 20).requires_grad_()
     assert_same(lambda c: F.fold(c, (5, 6), 2), columns, device=device)
+
+
+def test_infinity_at_the_edge_stays_in_its_products(device: torch.device) -> None:
+    """The gradient of the weight sums products of outputs only: an infinity elsewhere in the frame gives no NaN."""
+    for size, window, options in (((2, 4, 7), (4, 2, 3), {"groups": 2}), ((1, 2, 4, 4, 4), (3, 2, 2, 2, 2), {})):
+        images, weight = torch.randn(size), torch.randn(window)
+        images.view(-1)[7] = float("inf")
+        conv = torch.conv1d if len(size) == 3 else torch.conv3d
+        found = []
+        for where in ("cpu", device):
+            w = weight.to(where).requires_grad_()
+            y = conv(images.to(where), w, **options)
+            seed = torch.linspace(-1, 1, y.numel()).view(y.shape).to(where)
+            found.append(torch.autograd.grad(y, w, seed)[0].cpu())
+        torch.testing.assert_close(found[1], found[0], equal_nan=True)

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from . import fallback
+from . import fallback, rejection
 from .infer import find_tensors
 from .interrupts import uninterrupted
 from .plan import CallPlan
+from .registry import find_handler, registered
 from .resizing import resize_out
 from .runtime.devices import Device, device_at
 from .schema import bind_all, functional_of, params_of
@@ -83,17 +84,27 @@ def find_decomposition(func: Any, functional: Any) -> Callable[[Any, Any], Any] 
     for key, alias in (
         (_DK.CompositeImplicitAutograd, "CompositeImplicitAutograd"),
         (_DK.CompositeExplicitAutograd, "CompositeExplicitAutograd"),
+        (_DK.CompositeExplicitAutogradNonFunctional, "CompositeExplicitAutogradNonFunctional"),
     ):
         if has_composite(func, alias) and not _makes_twin(func, alias):
             return lambda args, kwargs, key=key: func._op_dk(key, *args, **kwargs)  # type: ignore[misc]
+    outs, known = any(p.is_out for p in params_of(func)), functional is not func
+    if outs and known and _runs_here(functional):
+        return lambda args, kwargs: _write_results(func, functional, args, kwargs)
     table = _python_decompositions()
-    if func in table:
-        decompose = table[func]
+    found = table.get(func) or (table.get(functional) if known else None)
+    if found is None:
+        return None
+    decompose = found
+    if func in table and not outs:
         return lambda args, kwargs: decompose(*args, **kwargs)
-    if functional is not func and functional in table:
-        decompose = table[functional]
-        return lambda args, kwargs: _write_results(func, decompose, args, kwargs)
-    return None
+    return lambda args, kwargs: _write_results(func, decompose, args, kwargs)
+
+
+def _runs_here(functional: Any) -> bool:
+    """Whether an op has another route than the CPU."""
+    ours = find_handler(functional) or functional in registered()
+    return bool(ours) or find_decomposition(functional, functional) is not None
 
 
 def has_composite(func: Any, alias: str) -> bool:
@@ -112,7 +123,12 @@ def _python_decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _makes_twin(func: Any, alias: str) -> bool:
-    """Generated out= and functional variants call their twin, which would call them again: not a decomposition."""
+    """Generated out= and functional variants call their twin, which would call them again: not a decomposition.
+
+    A functional form that is generated has a kernel for the CPU (linalg_pinv is written out, and has none).
+    """
+    if alias == "CompositeExplicitAutogradNonFunctional":
+        return has_composite(func, "CPU")
     return alias == "CompositeExplicitAutograd" and any(p.is_out for p in params_of(func))
 
 
@@ -120,10 +136,16 @@ def _write_results(func: Any, decompose: Callable[..., Any], args: Any, kwargs: 
     """Run the functional form and copy its results into the written arguments."""
     bound = bind_all(func, args, kwargs)
     params = params_of(func)
-    result = decompose(**{p.name: bound[p.name] for p in params if not p.is_out})
-    results = result if isinstance(result, (list, tuple)) else [result]
-    targets = [bound[p.name] for p in params if p.written]
+    outs = {p.name for p in params if p.is_out}
+    result = decompose(*args, **{k: v for k, v in kwargs.items() if k not in outs})
+    results = find_tensors(*(result if isinstance(result, (list, tuple)) else [result]))
+    targets = find_tensors([bound[p.name] for p in params if (p.name in outs if outs else p.written)])
+    if outs and any(t.dtype != r.dtype for t, r in zip(targets, results)):  # each op has its own rule for that
+        rejection.check_out(func, args, kwargs)
+        return fallback.run(func, args, kwargs, targets[0]._spec.device, "out= of another dtype than the result's")
     for target, value in zip(targets, results):
         resize_out(target, value.shape)
         target.copy_(value)
+    if not func._schema.returns:
+        return None
     return targets[0] if len(targets) == 1 else tuple(targets)

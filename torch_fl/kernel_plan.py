@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
+from . import overlap, rejection
 from .builder import Builder
 from .errors import Unsupported
-from .infer import Inferred, find_tensors, infer
+from .infer import Inferred, Out, find_tensors, infer
 from .plan import Plan
 from .refs import Ref, Value
 from .registry import COMPLEX, Kernel, find_kernels, find_overload
@@ -25,14 +26,17 @@ def kernel_plan(
 ) -> Plan:
     bound = bind_all(func, args, kwargs)
     inferred = infer(func, args, kwargs, device) if entry.infer else Inferred((), lambda flat: flat[0])
-    _check_overlap(func, bound)
+    overlap.check(func, bound)
     builder = Builder(device, [t._spec for t in tensors], inferred)
     builder.buffers = [id(t._buffer) for t in tensors]
     if not entry.infer:
         builder.pack = _pack_of(func)
+    functional = None if target is func else _functional(func, target, entry, bound, device)
+    if functional is not None:
+        _check_dtypes(func, entry, inferred, functional, args, kwargs)
     _resize(inferred, builder, tensors)
-    if target is not func and not entry.elementwise:
-        builder.natural = _natural(func, target, bound, device, inferred)
+    if functional is not None and not entry.elementwise:
+        builder.natural = _natural(func, target, bound, inferred, functional)
     if any(p.is_out for p in params_of(func)) and not entry.infer:
         raise Unsupported("out= of an op whose shape depends on data")
     call = _arguments(entry, bound, tensors)
@@ -56,50 +60,37 @@ def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> 
         builder.inputs[index] = spec
 
 
-def _natural(func: Any, target: Any, bound: dict[str, Any], device: Device, inferred: Inferred) -> Any:
+def _functional(func: Any, target: Any, entry: Kernel, bound: dict[str, Any], device: Device) -> Inferred | None:
+    """What the functional form returns; None where nobody asks."""
+    if entry.elementwise and not any(p.is_out for p in params_of(func)):
+        return None
+    return infer(target, [], {p.name: bound[p.name] for p in params_of(target)}, device)
+
+
+def _check_dtypes(func: Any, entry: Kernel, inferred: Inferred, functional: Inferred, args: Any, kwargs: Any) -> None:
+    """An out= of another dtype than the result's is a cast for pointwise ops; others may compute in that dtype."""
+    pairs = zip(inferred.outs, functional.outs)
+    if not any(p.is_out for p in params_of(func)) or all(o.spec.dtype == n.spec.dtype for o, n in pairs):
+        return
+    rejection.check_out(func, args, kwargs)
+    if not entry.elementwise:
+        raise Unsupported("out= of another dtype than the result's")
+
+
+def _natural(
+    func: Any, target: Any, bound: dict[str, Any], inferred: Inferred, functional: Inferred
+) -> tuple[Out, ...] | None:
     """What the functional form returns, where the kernel must not write straight into the destination.
 
     None (write in place) when every destination has the result's shape and dtype and shares no buffer with an input.
     """
-    inputs = {p.name: bound[p.name] for p in params_of(target)}
-    functional = infer(target, [], inputs, device)
     written = find_tensors([bound[p.name] for p in params_of(func) if p.written])
     fits = all(
         out.spec.shape == natural.spec.shape and out.spec.dtype == natural.spec.dtype and not out.spec.overlaps_itself
         for out, natural in zip(inferred.outs, functional.outs)
     )
-    read = {id(t._buffer) for t in find_tensors(inputs)}
+    read = {id(t._buffer) for t in find_tensors([bound[p.name] for p in params_of(target)])}
     return None if fits and all(id(t._buffer) not in read for t in written) else functional.outs
-
-
-def _check_overlap(func: Any, bound: dict[str, Any]) -> None:
-    """torch's rule for written tensors: no element twice, and no partial overlap with an input."""
-    params = params_of(func)
-    for p in params:
-        target = bound.get(p.name)
-        if not p.written or not isinstance(target, Tensor):
-            continue
-        if target._spec.overlaps_itself:
-            raise RuntimeError(
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                "location. Please clone() the tensor before performing the operation."
-            )
-        for other in find_tensors([v for n, v in bound.items() if n != p.name]):
-            if other is not target and _partly_overlap(target, other):
-                raise RuntimeError(
-                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                    "single memory location. Please clone() the tensor before performing the operation."
-                )
-
-
-def _partly_overlap(a: Tensor, b: Tensor) -> bool:
-    if a._buffer is not b._buffer or not a._spec.is_dense or not b._spec.is_dense:
-        return False  # torch decides nothing for layouts with holes either
-    if a._spec is b._spec and a._offset == b._offset:
-        return False
-    size_a, size_b = a._spec.itemsize, b._spec.itemsize
-    start_a, start_b = a._offset * size_a, b._offset * size_b
-    return start_a < start_b + b._spec.extent * size_b and start_b < start_a + a._spec.extent * size_a
 
 
 def _arguments(entry: Kernel, bound: dict[str, Any], tensors: Sequence[Tensor]) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def is_view(func: Any) -> bool:
 def functional_of(func: Any) -> Any:
     """The functional twin of an in-place or out= overload, or None.
 
-    In-place `add_.Tensor` -> `add.Tensor`; `add.out` -> the overload of `add` with the same other arguments.
+    In-place `add_.Tensor` -> `add.Tensor`; `add.out` -> the overload of `add` with the same other arguments, which may
+    write some of them itself (running statistics).
     """
     packet_name = func._schema.name.removeprefix("aten::")
     params = params_of(func)
@@ -104,9 +105,10 @@ def functional_of(func: Any) -> Any:
     if packet is None:
         return None
     wanted = _signature(func)
+    kept = {p.name for p in params if p.written and not p.is_out} if outs else set()
     for name in packet.overloads():
         candidate = getattr(packet, name)
-        if not any(p.written for p in params_of(candidate)) and _signature(candidate) == wanted:
+        if {p.name for p in params_of(candidate) if p.written} == kept and _signature(candidate) == wanted:
             return candidate
     return None
 

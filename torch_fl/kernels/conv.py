@@ -223,8 +223,9 @@ def _weight_grad(
     rows, some, span = _split_weight_grad(b, channels, depth, groups, defines["MR"])
     of_group = inner * frame.n_phases * frame.segment
     g = Layout((depth, channels, groups), ((0, 0, of_group), (0, frame.segment, channels * frame.segment)))
+    m = Layout((*frame.out[::-1], frame.samples), (frame.steps,))
     grid = (-(-channels // rows), -(-depth // some), groups)
-    args: list[Any] = [grad, framed, offset, result, g, frame.segment, span or frame.segment, rows, some]
+    args: list[Any] = [grad, framed, offset, result, g, m, frame.segment, span or frame.segment, rows, some]
     b.launch(_SOURCE, "conv_weight_grad", grid, args, defines)
 
 
