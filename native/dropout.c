@@ -23,8 +23,11 @@ kernel dropout(in T x, out T y, out uchar mask, long n, long chunk, ulong seed, 
   TILES_END
 }
 
-kernel bernoulli(in T chance, out X x, long n, long chunk, ulong seed, ulong offset) {
+// A chance that is none is noted for the host.
+kernel bernoulli(in T chance, out X x, inout long seen, long n, long chunk, ulong seed, ulong offset, int code) {
   TILES_BEGIN
-    x[at + k] = X_save(u[k] < (float)T_load(chance[at + k]));
+    const float p = (float)T_load(chance[at + k]);
+    if (!(p >= 0 && p <= 1)) checked(-1, 1, 0, seen, code);
+    x[at + k] = X_save(u[k] < p);
   TILES_END
 }

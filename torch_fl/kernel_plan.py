@@ -31,7 +31,7 @@ def kernel_plan(
     builder.buffers = [id(t._buffer) for t in tensors]
     if not entry.infer:
         builder.pack = _pack_of(func)
-    functional = None if target is func else _functional(func, target, entry, bound, device)
+    functional = None if target is func else _functional(target, bound, device)
     if functional is not None:
         _check_dtypes(func, entry, inferred, functional, args, kwargs)
     _resize(inferred, builder, tensors)
@@ -60,20 +60,24 @@ def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> 
         builder.inputs[index] = spec
 
 
-def _functional(func: Any, target: Any, entry: Kernel, bound: dict[str, Any], device: Device) -> Inferred | None:
-    """What the functional form returns; None where nobody asks."""
-    if entry.elementwise and not any(p.is_out for p in params_of(func)):
-        return None
+def _functional(target: Any, bound: dict[str, Any], device: Device) -> Inferred:
+    """What the functional form returns."""
     return infer(target, [], {p.name: bound[p.name] for p in params_of(target)}, device)
 
 
 def _check_dtypes(func: Any, entry: Kernel, inferred: Inferred, functional: Inferred, args: Any, kwargs: Any) -> None:
-    """An out= of another dtype than the result's is a cast for pointwise ops; others may compute in that dtype."""
-    pairs = zip(inferred.outs, functional.outs)
-    if not any(p.is_out for p in params_of(func)) or all(o.spec.dtype == n.spec.dtype for o, n in pairs):
+    """Results are cast to their destination, unless that loses a kind of number (float to int; not double to float).
+
+    An out= of another dtype than the result's is such a cast for pointwise ops; others may compute in that dtype.
+    """
+    pairs = [(o.spec.dtype, n.spec.dtype) for o, n in zip(inferred.outs, functional.outs)]
+    if all(there == made for there, made in pairs):
         return
     rejection.check_out(func, args, kwargs)
-    if not entry.elementwise:
+    for there, made in pairs:
+        if not torch.can_cast(made, there):
+            raise RuntimeError(f"result type {made} can't be cast to the desired output type {there}")
+    if not entry.elementwise and any(p.is_out for p in params_of(func)):
         raise Unsupported("out= of another dtype than the result's")
 
 

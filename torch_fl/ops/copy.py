@@ -103,8 +103,10 @@ def copy_kernel(b: Builder, self: Ref, src: Ref) -> None:
 
 
 @handler("aten::copy_", "aten::_copy_from")
-def copy_(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """self[...] = src wherever the two are; the copy between chips and host is blocking."""
+def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
+    """self[...] = src wherever the two are (or a number); the copy between chips and host is blocking."""
+    if not isinstance(src, torch.Tensor):
+        return planned(_COPY, (self, src), {})  # type: ignore[no-any-return]
     if type(self) is Tensor and type(src) is Tensor and self._spec.device is src._spec.device:
         if self is src or (self._spec.numel == 0 and src._spec.numel in (0, 1)):
             return self

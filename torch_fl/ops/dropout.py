@@ -9,6 +9,7 @@ import torch
 from ..builder import Builder
 from ..refs import Ref, Value
 from ..registry import handler, kernel
+from ..runtime.guard import code_of
 from ..tensor import Tensor
 from .random import bernoulli_float, draw_key, fill_dense, lanes_of, number, random_source
 from .rows import pointwise
@@ -22,7 +23,7 @@ def _bernoulli_of(b: Builder, target: Ref, chance: Ref, generator: Any) -> None:
     def write(dense: Ref) -> None:
         items, chunk = b.split(-(-dense.numel // (4 * lanes)), 64)
         seed, offset = draw_key(b, generator, -(-dense.numel // 4))
-        args: list[Any] = [chances, dense, dense.numel, chunk, seed, offset]
+        args: list[Any] = [chances, dense, b.guard(), dense.numel, chunk, seed, offset, code_of("bernoulli")]
         b.launch(random_source("dropout.c"), "bernoulli", items, args, macros)
 
     fill_dense(b, target, write)

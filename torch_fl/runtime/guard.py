@@ -31,6 +31,7 @@ TEXTS = {
     "searchsorted": "torch.searchsorted(): sorter index out of range",
     "nll_loss": "Target {index} is out of bounds.",
     "division": "ZeroDivisionError",
+    "bernoulli": "Expected p_in >= 0 && p_in <= 1 to be true, but got false.",
 }
 """What torch's CPU says, by op; `_BOUNDS` for all others."""
 
