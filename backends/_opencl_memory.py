@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,13 @@ class DeviceMemory:
     def reserved(self) -> int | None:
         return int(self._pool.managed_bytes)
 
+    def free(self, device: Any) -> int:
+        """Free bytes of the card: as AMD's driver counts, elsewhere all that this process has not taken."""
+        try:
+            return int(device.global_free_memory_amd[0]) << 10
+        except Exception:  # noqa: BLE001 - each driver raises its own type for a query it does not know
+            return max(0, int(device.global_mem_size) - int(self._pool.managed_bytes))
+
     def drop(self) -> None:
         self._pool.free_held()
 
@@ -43,17 +51,17 @@ class HostMemory:
     def __init__(self, cl: Any, queue: Queue) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         access = cl.map_flags.READ | cl.map_flags.WRITE
-        driver = queue.driver
-        context = driver.context
+        context = queue.driver.context
+        mapping = cl.CommandQueue(context)  # of its own: a new block waits for nothing that was launched
 
         class Block(cl.Buffer):  # type: ignore[misc]
             __slots__ = ("bytes",)
 
         def take(nbytes: int) -> Handle:
             block = Block(context, flags, nbytes)
-            mapped, _ = cl.enqueue_map_buffer(driver, block, access, 0, (nbytes,), np.uint8, is_blocking=True)
+            mapped, _ = cl.enqueue_map_buffer(mapping, block, access, 0, (nbytes,), np.uint8, is_blocking=True)
             block.bytes = host_bytes(mapped.ctypes.data, nbytes)
-            mapped.base.release(driver)
+            mapped.base.release(mapping)
             return block
 
         self.take = take
@@ -68,6 +76,11 @@ class HostMemory:
 
     def reserved(self) -> int | None:
         return None
+
+    def free(self, device: Any) -> int:
+        """Free bytes of the host's memory, of which the driver offers a part."""
+        pages = os.sysconf("SC_AVPHYS_PAGES") if "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", ()) else 0
+        return min(int(device.global_mem_size), pages * os.sysconf("SC_PAGE_SIZE") if pages else 1 << 62)
 
     def drop(self) -> None:
         """The core holds the free blocks."""

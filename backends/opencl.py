@@ -83,8 +83,7 @@ class OpenCL(Backend):
         return self.main if self.streams is None else self.streams.for_host(handle).queue
 
     def memory_info(self) -> tuple[int, int]:
-        total = self.properties.total_memory
-        return max(0, total - (self._memory.reserved() or 0)), total
+        return self._memory.free(self.properties.handle), self.properties.total_memory
 
     def reserved_bytes(self) -> int | None:
         return self._memory.reserved()

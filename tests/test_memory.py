@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from networks import GPT, ResNet18
+from torch.nn import functional as F
 
+import torch_fl
 from torch_fl.errors import OutOfMemoryError
 from torch_fl.runtime.devices import Device, device_at
 from torch_fl.runtime.memory import rounded
@@ -20,6 +24,13 @@ def chip(device: torch.device) -> Device:
     found = device_at(device.index)
     found.reset_peak()
     return found
+
+
+@pytest.fixture
+def pool_options() -> Iterator[None]:
+    """Puts the options of all pools back as they were."""
+    yield
+    torch_fl.init(memory_pool={})
 
 
 def test_counters_are_exact(device: torch.device, chip: Device) -> None:
@@ -81,6 +92,25 @@ def test_limit(device: torch.device, chip: Device) -> None:
     assert first.endswith("is out of memory: 200 bytes were asked for")
     assert first.startswith(f"npu:{device.index} (")
     assert [line.split(":")[0].strip() for line in rest] == ["because", "try"]
+
+
+def test_out_of_memory_names_the_five_biggest_holders(device: torch.device, chip: Device, pool_options: None) -> None:
+    torch_fl.init(memory_pool={"limit": chip.allocated_bytes() + 100_000, "record_lines": True})
+    kept = [torch.empty(n, 100, dtype=torch.uint8, device=device) for n in (60, 70, 80, 90, 100, 110)]
+    weight = torch.nn.Parameter(torch.empty(40, 100, dtype=torch.int16, device=device), requires_grad=False)
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        torch.empty(60_000, dtype=torch.uint8, device=device)
+    text = str(caught.value)
+    assert "60000 bytes were asked for" in text
+    holders = text.split("the biggest holders are ")[1].splitlines()[0].split(" | ")
+    assert len(holders) == 5
+    assert holders[0].startswith("11000 bytes: uint8[110, 100] from ")
+    assert "test_memory.py:" in holders[0]
+    assert any(h.startswith("8000 bytes: parameter int16[40, 100]") for h in holders)
+    assert "because: the limit is" in text
+    assert " are free" in text
+    assert "try: a smaller batch" in text
+    del kept, weight
 
 
 def test_limit_collects_cycles_first(device: torch.device, chip: Device) -> None:
@@ -146,3 +176,153 @@ def test_small_reads_see_earlier_launches(device: torch.device) -> None:
         x.add_(1)
         assert x[i].item() == i + 1
         x[i + 1 :].copy_(torch.full((2000 - i - 1,), float(i + 1)))
+
+
+# -- options, statistics, holders ---------------------------------------------------------------------------------
+def test_pool_options(device: torch.device, chip: Device, pool_options: None) -> None:
+    total = chip.properties.total_memory
+    torch_fl.init(memory_pool={"fraction": 0.5, "limit": total})
+    assert chip.memory_limit == total // 2
+    assert torch.npu.get_per_process_memory_fraction(device) == pytest.approx(0.5)
+    torch_fl.init(memory_pool={"cache_limit": 0})
+    assert chip.memory_limit is None
+    torch.npu.empty_cache()
+    floor = chip.reserved_bytes()
+    for n in range(1, 6):
+        torch.empty(n * 100_000, dtype=torch.uint8, device=device)
+    assert chip.reserved_bytes() <= floor + rounded(500_000)  # a free block goes when the next is made
+    torch_fl.init(memory_pool={})
+    torch.npu.set_per_process_memory_fraction(0.25, device)
+    assert chip.memory_limit == total // 4
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"limt": 1}, TypeError, "did you mean 'limit'"),
+        ({"limit": "2 GB"}, TypeError, "number of bytes"),
+        ({"limit": -1}, ValueError, "must not be negative"),
+        ({"fraction": 1}, TypeError, "must be `float`"),
+        ({"fraction": 1.5}, ValueError, "Allowed range: 0~1"),
+    ],
+)
+def test_wrong_pool_options(options: dict[str, object], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        torch_fl.init(memory_pool=options)
+
+
+def test_limit_holds_for_what_is_taken_from_the_driver(device: torch.device, chip: Device, pool_options: None) -> None:
+    torch.npu.empty_cache()
+    limit = chip.reserved_bytes() + 1_000_000
+    torch_fl.init(memory_pool={"limit": limit})
+    for n in range(1, 10):
+        torch.empty(n * 100_000, dtype=torch.uint8, device=device)
+        assert chip.reserved_bytes() <= limit
+
+
+def test_stats(device: torch.device, chip: Device) -> None:
+    torch.npu.empty_cache()
+    torch.npu.reset_accumulated_memory_stats(device)
+    before = torch_fl.memory.stats(device)
+    x = torch.empty(5000, dtype=torch.uint8, device=device)
+    y = torch.empty(7000, dtype=torch.uint8, device=device)
+    del y
+    after = torch_fl.memory.stats(device)
+    assert after.allocated - before.allocated == 5000
+    assert after.live - before.live == 1
+    assert (after.allocations - before.allocations, after.frees - before.frees) == (2, 1)
+    assert after.driver_allocations - before.driver_allocations == 2
+    assert after.cached - before.cached == rounded(7000)
+    assert after.reserved - before.reserved == rounded(5000) + rounded(7000)
+    assert after.fragmentation == 1 - after.allocated / after.reserved
+    flat = torch.npu.memory_stats(device)
+    assert flat["allocated_bytes.all.current"] == after.allocated
+    assert flat["allocation.all.allocated"] == after.allocations
+    assert flat["allocated_bytes.all.freed"] == flat["allocated_bytes.all.allocated"] - after.allocated
+    assert flat["segment.all.current"] == after.driver_allocations - after.driver_frees
+    assert list(flat) == sorted(flat)
+    del x
+
+
+def test_snapshot(device: torch.device, chip: Device) -> None:
+    torch_fl.memory.record_lines()
+    try:
+        x = torch.empty(123, 7, device=device)
+        view = x[1:]
+        (found,) = [h for h in torch_fl.memory.snapshot(device) if h.nbytes == 123 * 7 * 4]
+        assert found.shapes == ((123, 7), (122, 7))
+        assert found.dtypes == ("float32", "float32")
+        assert found.line.endswith(f"test_memory.py:{test_snapshot.__code__.co_firstlineno + 3}")
+        assert not found.is_parameter
+        assert torch.npu.memory_snapshot(device)[0]["nbytes"] == torch_fl.memory.snapshot(device)[0].nbytes
+        del view
+    finally:
+        torch_fl.memory.record_lines(False)
+
+
+def test_defragment(device: torch.device, chip: Device) -> None:
+    x = torch.arange(1000, device=device)
+    for n in (10_000, 20_000, 3_000_000):
+        torch.empty(n, dtype=torch.uint8, device=device)
+    (done,) = torch_fl.memory.defragment(device)
+    assert done.freed >= 3_030_000
+    assert done.after.cached == 0
+    assert done.after.fragmentation < done.before.fragmentation
+    assert torch.equal(x.cpu(), torch.arange(1000))
+    assert len(torch_fl.memory.defragment()) == torch_fl.device_count()
+
+
+def test_summary(device: torch.device) -> None:
+    x = torch.empty(3_000_000, device=device)
+    text = torch.npu.memory_summary(device)
+    assert "Allocated memory" in text
+    assert "12000000 bytes: float32[3000000]" in text
+    assert "float32" not in torch.npu.memory_summary(device, abbreviated=True)
+    del x
+
+
+# -- peak of a training run, against torch's CPU allocator --------------------------------------------------------
+def _train(optimizer: torch.optim.Optimizer, loss: Callable[[], torch.Tensor]) -> None:
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def _resnet(device: str) -> None:
+    model = ResNet18(10).to(device)
+    x, y = torch.randn(4, 3, 64, 64).to(device), torch.arange(4).to(device)
+    _train(torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), lambda: F.cross_entropy(model(x), y))
+
+
+def _gpt(device: str) -> None:
+    model = GPT(4, 128, 4, 256, 128).to(device)
+    x, y = (torch.randint(0, 256, (8, 128)).to(device) for _ in range(2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    _train(optimizer, lambda: F.cross_entropy(model(x)[0].flatten(0, 1), y.flatten()))
+
+
+def _cpu_peak(run: Callable[[], None]) -> int:
+    """Most bytes that torch's CPU allocator had handed out at once during `run`, by its own reports to the profiler."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        run()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    live = peak = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        live += event.nbytes()
+        peak = max(peak, live)
+    return peak
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("train", [_resnet, _gpt])
+def test_peak_of_training(device: torch.device, chip: Device, train: Callable[[str], None]) -> None:
+    """Model, gradients, optimizer state and activations of three steps take at most 1.10 times what they take there.
+
+    The optimizers are those of the usual recipes. AdamW over ResNet's large parameters takes more: torch runs it over
+    all parameters at once on accelerators, as on CUDA, with a temporary as large as they are.
+    """
+    before = chip.allocated_bytes()
+    chip.reset_peak()
+    train(str(device))
+    assert chip.peak_bytes - before <= 1.10 * _cpu_peak(lambda: train("cpu"))

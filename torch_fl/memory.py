@@ -39,7 +39,7 @@ class Holder:
     def __str__(self) -> str:
         kinds = [f"{d}{list(s)}" for d, s in zip(self.dtypes, self.shapes)]
         what = kinds[0] if kinds else "no tensor (a kernel's own, or held by C++)"
-        more = f" and {self.tensors - 1} views" if self.tensors > 1 else ""
+        more = "" if self.tensors < 2 else " and 1 view" if self.tensors == 2 else f" and {self.tensors - 1} views"
         where = f" from {self.line}" if self.line else ""
         return f"{self.nbytes} bytes: {'parameter ' if self.is_parameter else ''}{what}{more}{where}"
 
