@@ -108,6 +108,8 @@ def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) 
     plan: AnyPlan | Bumped = made
     if any(p.written and p.kind == "tensors" for p in params_of(op.func)):
         plan = Bumped(op.func, made)
+    if not tensors and getattr(kwargs.get("device"), "index", 0) is None:
+        return plan  # "npu" is the current device, which may be another at the next call
     if len(op.plans) >= MAX_PLANS:
         op.plans.clear()
     # A call that resized its out= tensor was planned for the layout after it: the key describes the one before.

@@ -1,4 +1,4 @@
-"""Mixed precision: autocast in its old and new spelling, GradScaler, gradient clipping, an autograd Function of one's own."""
+"""Mixed precision: autocast in its old and new spelling, GradScaler, gradient clipping, a Function of one's own."""
 
 import warnings
 
@@ -33,7 +33,7 @@ def main():
     x = torch.randn(64, 16, device="cuda")
     y = x.sum(1, keepdim=True)
     first = None
-    for step in range(30):
+    for _step in range(30):
         optimizer.zero_grad(set_to_none=True)
         with autocast(dtype=torch.float16):
             assert torch.is_autocast_enabled()

@@ -1,5 +1,5 @@
-"""A recurrent language model in the style of PyTorch's word_language_model: --cuda, repackaged hidden state, whole-model
-pickles that are loaded without map_location, flatten_parameters, generation with a seeded generator."""
+"""A recurrent language model in the style of PyTorch's word_language_model: --cuda, repackaged hidden state, pickles of
+the whole model that are loaded without map_location, flatten_parameters, generation with a seeded generator."""
 
 import argparse
 import math
@@ -61,7 +61,7 @@ def main():
         return total / 9
 
     before = evaluate(model)
-    for epoch in range(args.epochs):
+    for _epoch in range(args.epochs):
         model.train()
         hidden = model.init_hidden(4)
         for i in range(0, 90, bptt):

@@ -39,7 +39,15 @@ def main():
     torch.save(state, path)
     want = [step(model, optimizer, x) for _ in range(3)]
 
-    locations = [None, "cuda", "cuda:0", f"cuda:{gpu}", torch.device("cuda"), torch.device("cuda:0"), {"cuda:1": "cuda:0"}]
+    locations = [
+        None,
+        "cuda",
+        "cuda:0",
+        f"cuda:{gpu}",
+        torch.device("cuda"),
+        torch.device("cuda:0"),
+        {"cuda:1": "cuda:0"},
+    ]
     for where in [*locations, lambda storage, loc: storage.cuda(gpu), "cpu", lambda storage, loc: storage]:
         checkpoint = torch.load(path, map_location=where, weights_only=True)
         on_cpu = where == "cpu" or (callable(where) and where is not None and "gpu" not in where.__code__.co_freevars)

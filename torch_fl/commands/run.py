@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", help="write every op as JSON when the script ends")
     parser.add_argument("--fallback", choices=fallback.POLICIES, help="what to do with ops that have no kernel")
     parser.add_argument("--sync", action="store_true", help="wait for the device after each op: real times, slower")
+    parser.add_argument("--cuda", action="store_true", help="let 'cuda' mean the device, also in child processes")
     parser.add_argument("--no-console", action="store_true", help="do not show the placement table")
     parser.add_argument("script", help="Python file to run")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
@@ -32,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
         raise Error(f"there is no file {args.script!r}")
     if args.fallback:
         fallback.set_fallback(args.fallback)
+    if args.cuda:
+        _lend_cuda()
     with ExitStack() as stack:
         if args.trace:
             stack.enter_context(_written_trace(args.trace, args.sync))
@@ -39,6 +42,14 @@ def run(args: argparse.Namespace) -> int:
             title = os.path.basename(args.script)
             stack.enter_context(console(title, sync=args.sync, rich=wide_console(stderr=True)))
         return _run_script(args.script, args.args)
+
+
+def _lend_cuda() -> None:
+    """Let `cuda` mean our device; processes that the script starts are told by the environment."""
+    from ..compat import cuda
+
+    if cuda.enable():
+        os.environ.setdefault("TORCH_FL_CUDA", "1")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from contextlib import ExitStack
 from importlib import import_module
 from typing import Any, Literal
 
@@ -26,7 +27,8 @@ _PATCHED = ("tensors", "types", "module", "amp", "parallel", "refused", "pickle"
 _INSTALLED = ("kernels", "pickle", "extension")
 """Files with `install()` and `remove()`: everything else."""
 _lock = threading.RLock()
-_patches = Patches()
+_undo = ExitStack()
+"""What switching off has to do."""
 
 
 def is_enabled() -> bool:
@@ -58,27 +60,28 @@ def _part(name: str) -> Any:
 
 
 def _enable() -> None:
-    names.lend(NAME)
-    pinned.wrap_factories(NAME)
-    placement.install(NAME)
-    for name in _PATCHED:
-        for patch in _part(name).patches():
-            _patches.apply(patch)
-    for name in _INSTALLED:
-        _part(name).install()
+    with ExitStack() as undo:  # an error on the way undoes what was done
+        names.lend(NAME)
+        undo.callback(names.lend, None)
+        for shared in (pinned, placement):
+            shared.wrap(NAME)
+            undo.callback(shared.unwrap, NAME)
+        patches = Patches()
+        undo.callback(patches.undo)
+        for name in _PATCHED:
+            for patch in _part(name).patches():
+                patches.apply(patch)
+        for name in _INSTALLED:
+            _part(name).install()
+            undo.callback(_part(name).remove)
+        undo.callback(_forget_default_device)
+        _undo.push(undo.pop_all())
 
 
 def disable() -> None:
     """Give the name back: torch is as it was. Tensors that exist stay where they are and say `npu` again."""
     with _lock:
-        if is_enabled():
-            _forget_default_device()
-            for name in _INSTALLED:
-                _part(name).remove()
-            _patches.undo()
-            placement.remove(NAME)
-            pinned.unwrap_factories(NAME)
-            names.lend(None)
+        _undo.close()
 
 
 def _forget_default_device() -> None:

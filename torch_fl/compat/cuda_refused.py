@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.autograd import profiler as autograd_profiler
 from torch.cuda import graphs, memory, nvtx, profiler
 
 from ..errors import Error, message
@@ -14,6 +16,8 @@ from .patches import Patch
 _GRAPHS = "run the code without a graph; launches are replayed from plans already"
 _POOLS = "leave it out: memory is pooled already, torch.cuda.empty_cache() gives it back"
 _SENSORS = "the vendor's own tool"
+_KERNEL = "torch functions, or torch_fl.pointwise for a kernel of one line"
+_GLOO = "torch.distributed with the backend gloo"
 _RUNTIME = "torch.cuda.synchronize(), torch.cuda.mem_get_info() or another function of torch.cuda"
 
 REFUSED: dict[str, str] = {
@@ -25,6 +29,8 @@ REFUSED: dict[str, str] = {
     "MemPool": _POOLS,
     "caching_allocator_alloc": _POOLS,
     "caching_allocator_delete": _POOLS,
+    "caching_allocator_disabled": _POOLS,
+    "caching_allocator_enable": _POOLS,
     "change_current_allocator": _POOLS,
     "use_mem_pool": _POOLS,
     "ExternalStream": "torch.cuda.Stream()",
@@ -40,15 +46,20 @@ REFUSED: dict[str, str] = {
 }
 """Name in torch.cuda -> what to do instead."""
 
+BELOW: dict[str, dict[str, str]] = {
+    "jiterator": dict.fromkeys(("_create_jit_fn", "_create_multi_output_jit_fn"), _KERNEL),
+    "nccl": dict.fromkeys(("all_gather", "all_reduce", "broadcast", "init_rank", "reduce", "reduce_scatter"), _GLOO)
+    | dict.fromkeys(("unique_id", "version"), _GLOO),
+}
+"""The same in modules below torch.cuda."""
+
 
 def _error(name: str, hint: str) -> Error:
     because = "'cuda' means a virtual device here"
     return Error(message(f"torch.cuda.{name} exists on real CUDA only", because=because, hint=hint))
 
 
-def _refusing(name: str, original: Any) -> Any:
-    hint = REFUSED[name]
-
+def _refusing(name: str, original: Any, hint: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise _error(name, hint)
 
@@ -92,14 +103,46 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     pass
 
 
-def patches() -> Iterator[Patch]:
-    """torch.cuda, its modules, and what NVIDIA's tools are told."""
-    for name in REFUSED:
+def _without_cuda(original: Any) -> Any:
+    """profile(use_device="cuda") as torch has it without CUDA: it times the host, where launches are."""
+
+    @functools.wraps(original)
+    def __init__(self: Any, enabled: bool = True, *, use_cuda: bool = False, **options: Any) -> None:
+        if options.get("use_device") == "cuda":
+            options["use_device"] = None
+        original(self, enabled, **options)
+
+    return __init__
+
+
+def _never(original: Any) -> Any:
+    """emit_nvtx() that emits nothing: C++ has nobody to emit to."""
+
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, enabled=False)
+
+    return __init__
+
+
+def _refused() -> Iterator[Patch]:
+    for name, hint in REFUSED.items():
         for module in (torch.cuda, graphs, memory):
             if name in vars(module):
-                yield Patch(module, name, _refusing(name, vars(module)[name]))
+                yield Patch(module, name, _refusing(name, vars(module)[name], hint))
+    for below, table in BELOW.items():
+        module = getattr(torch.cuda, below)
+        for name, hint in table.items():
+            yield Patch(module, name, _refusing(f"{below}.{name}", vars(module)[name], hint))
+
+
+def patches() -> Iterator[Patch]:
+    """torch.cuda, its modules, and what NVIDIA's tools are told."""
+    yield from _refused()
     yield Patch(torch.cuda, "cudart", _Runtime)
     yield Patch(nvtx, "_nvtx", _Marks())
+    yield Patch(autograd_profiler.profile, "__init__", _without_cuda(autograd_profiler.profile.__init__))
+    yield Patch(autograd_profiler.emit_nvtx, "__init__", _never(autograd_profiler.emit_nvtx.__init__))
     for name in ("init", "start", "stop"):
         if hasattr(profiler, name):
             yield Patch(profiler, name, _nothing)

@@ -40,9 +40,15 @@ TYPES = {name: _make(name, dtype) for name, dtype in DTYPES.items()}
 
 
 def find(kind: Any) -> _TensorType | None:
-    """The type that a class or a name such as "torch.cuda.FloatTensor" means; None for types of others."""
+    """The type that a class or a name such as "torch.cuda.FloatTensor" means; None for types of others.
+
+    Raises ValueError for a name in torch.cuda that is no type.
+    """
     if isinstance(kind, str):
-        return TYPES.get(kind.removeprefix("torch.cuda.")) if kind.startswith("torch.cuda.") else None
+        base, _, name = kind.rpartition(".")
+        if base == "torch.cuda" and name not in TYPES:
+            raise ValueError(f"invalid type: '{kind}'")
+        return TYPES[name] if base == "torch.cuda" else None
     return kind if isinstance(kind, _TensorType) else None
 
 

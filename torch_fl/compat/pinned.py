@@ -60,13 +60,13 @@ def _wrapped() -> Iterator[Patch]:
 _factories = Shared(_wrapped)
 
 
-def wrap_factories(reason: str = "devices") -> None:
+def wrap(reason: str = "devices") -> None:
     """Let the factories of `torch` take `pin_memory=True`; done when devices are opened. CUDA pins itself."""
     if not _cuda_pins():
         _factories.apply(reason)
 
 
-def unwrap_factories(reason: str) -> None:
+def unwrap(reason: str) -> None:
     """Undo it, unless there is another reason."""
     _factories.undo(reason)
 

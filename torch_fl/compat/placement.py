@@ -74,7 +74,9 @@ def factory(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
     @functools.wraps(original)
     def factory(*args: Any, **kwargs: Any) -> torch.Tensor:
         if "device" in kwargs:
-            kwargs["device"] = named(kwargs["device"])
+            kwargs["device"] = device = named(kwargs["device"])
+            if args and isinstance(args[0], torch.Tensor) and names.canonical(args[0].device) == device:
+                del kwargs["device"]  # it is there; C++, which knows index 0 only, would copy
         return original(*args, **kwargs)
 
     return factory
@@ -104,11 +106,11 @@ def _all() -> Iterator[Patch]:
 _calls = Shared(_all)
 
 
-def install(reason: str = "chips") -> None:
+def wrap(reason: str = "chips") -> None:
     """Wrap the calls; done when a second chip is opened."""
     _calls.apply(reason)
 
 
-def remove(reason: str) -> None:
+def unwrap(reason: str) -> None:
     """Undo it, unless there is another reason."""
     _calls.undo(reason)

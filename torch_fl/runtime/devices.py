@@ -76,9 +76,9 @@ def _tell_torch(count: int) -> None:
     """Put in place what torch's functions need only while there are devices."""
     from ..compat import pinned, placement
 
-    pinned.wrap_factories()
+    pinned.wrap()
     if count > 1:
-        placement.install()
+        placement.wrap()
 
 
 def set_pool(options: PoolOptions) -> None:
