@@ -67,6 +67,24 @@ def logit_backward(b: Builder, grad_output: Any, self: Any, eps: Any) -> None:
     run_row(b, {"float": expression}, operands, promote=("grad_output", "self"))
 
 
+_IMPLICIT = read_native("implicit.h")
+
+
+@kernel("aten::_standard_gamma_grad", infer=False)
+def standard_gamma_grad(b: Builder, self: Ref, output: Ref) -> None:
+    """Derivative of gamma numbers `output` by their shapes `self`."""
+    out = b.new_out(0, output.shape, output.dtype)
+    run_row(b, {"float": "implicit_gamma(a, x)"}, {"a": self, "x": output}, helpers=_IMPLICIT, out=out)
+
+
+@kernel("aten::_dirichlet_grad", infer=False)
+def dirichlet_grad(b: Builder, x: Ref, alpha: Ref, total: Ref) -> None:
+    """Derivative of Dirichlet numbers x by their concentrations, without the factor 1 - x; `total`: sums of these."""
+    out = b.new_out(0, x.shape, x.dtype)
+    operands = {"x": x, "alpha": alpha, "total": total}
+    run_row(b, {"float": "implicit_beta(x, alpha, total)"}, operands, helpers=_IMPLICIT, out=out)
+
+
 @kernel("aten::conj_physical", elementwise=True)
 def conj_physical(b: Builder, self: Any) -> None:
     """The number itself: complex ones have a kernel of their own."""
