@@ -50,7 +50,7 @@ FUNC ACC c_lerp(ACC a, ACC b, ACC weight) {
 // Both operands are divided by the larger part of the divisor: no square overflows.
 FUNC ACC c_div(ACC a, ACC b) {
   const REAL s = fmax(fabs(b.re), fabs(b.im));
-  if (s == 0) return c_new(a.re / b.re, a.im / b.re);
+  if (s == 0) return c_new(a.re / s, a.im / s);
   const REAL re = b.re / s, im = b.im / s, d = (re * re + im * im) * s;
   return c_new((a.re * re + a.im * im) / d, (a.im * re - a.re * im) / d);
 }

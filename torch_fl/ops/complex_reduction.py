@@ -31,7 +31,8 @@ def _sum(b: Builder, self: Ref, dim: Any, how: Reduction) -> None:
     out = b.out()
     _check(out)
     parts = complex_parts(b.cast(self, out.dtype))
-    emit_reduce(b, complex_parts(out), parts, reduced_dims(self.ndim, dim), how, parts.dtype)
+    acc = torch.float64 if b.fp64 else parts.dtype
+    emit_reduce(b, complex_parts(out), parts, reduced_dims(self.ndim, dim), how, acc)
 
 
 @kernel("aten::sum", backend=COMPLEX)
