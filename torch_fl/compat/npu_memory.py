@@ -10,8 +10,8 @@ from .which import DeviceLike, device_of, opened
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """(free, total) bytes of a device's memory."""
-    free, total = device_of(device).backend.memory_info()
-    return free, total
+    found = device_of(device).memory_info()
+    return found.free, found.total
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
@@ -117,13 +117,17 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def memory_snapshot(device: DeviceLike = None) -> list[dict[str, Any]]:
-    """Who holds memory, biggest first: a dict per buffer (`torch_fl.memory.snapshot` as plain data)."""
+def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
+    """Who holds memory of all devices: a dict per buffer (`torch_fl.memory.snapshot` as plain data), biggest first.
+
+    `mempool_id` changes nothing, there is one pool; without `include_traces` no line is told.
+    """
     from dataclasses import asdict
 
     from ..memory import holders
 
-    return [asdict(h) for h in holders(device_of(device))]
+    found = [asdict(h) for where in opened().devices() for h in holders(where)]
+    return found if include_traces else [{**h, "line": ""} for h in found]
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:

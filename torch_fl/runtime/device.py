@@ -53,8 +53,9 @@ class Device:
         return self.properties.capability
 
     def memory_info(self) -> MemoryInfo:
-        """total, used and free bytes of the chip's memory, whoever uses it."""
+        """total, used and free bytes of the chip's memory, whoever uses it; what is taken here is never free."""
         free, total = self.backend.memory_info()
+        free = max(0, min(free, total - self.memory.reserved()))
         return MemoryInfo(total, total - free, free)
 
     @property

@@ -216,7 +216,7 @@ class Memory:
         from ..memory import describe_holders
 
         self.refused += 1
-        free, total = self.backend.memory_info()
+        total, _, free = self.device.memory_info()
         reason = f"{because}; " if because else ""
         return OutOfMemoryError(
             message(
