@@ -30,6 +30,7 @@ def test_values(device: torch.device, name: str) -> None:
     assert torch.all(same | (far <= 4 * near + 2e-6 + 2e-5 * want.abs())), name
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_in_the_place_of_tensors(device: torch.device, name: str) -> None:
     fn = getattr(torch.special, name)

@@ -48,6 +48,7 @@ def test_functions_that_grow(device: torch.device, name: str) -> None:
     check(getattr(SPECIAL, name), sweep(-60, 60), device, 2e-5, 1e-36)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", [*WAVES, *DECAYING, *GROWING])
 def test_edges(device: torch.device, name: str) -> None:
     fn = getattr(SPECIAL, name)
