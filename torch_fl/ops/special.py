@@ -8,11 +8,16 @@ from typing import Any
 import torch
 
 from ..builder import Builder
+from ..dispatch import op_of, planned
 from ..errors import Unsupported
+from ..infer import to_meta
 from ..kernels.pointwise import complex_parts, emit
 from ..kernels.source import read_native
 from ..refs import Ref
-from ..registry import kernel
+from ..registry import find_overload, handler, kernel
+from ..resizing import resize_out
+from ..spec import spec_of
+from ..tensor import Tensor
 from .rows import PROMOTION, compute_dtype, pointwise, run_row
 
 for _name in ("digamma", "erfinv", "i0"):
@@ -85,13 +90,20 @@ def dirichlet_grad(b: Builder, x: Ref, alpha: Ref, total: Ref) -> None:
     run_row(b, {"float": "implicit_beta(x, alpha, total)"}, operands, helpers=_IMPLICIT, out=out)
 
 
-@kernel("aten::conj_physical", elementwise=True)
-def conj_physical(b: Builder, self: Any) -> None:
-    """The number itself: complex ones have a kernel of their own."""
-    target = b.outs[0].arg
-    if target is not None and b.inputs[target].dtype != self.dtype:
+@handler("aten::conj_physical.out")
+def conj_physical_out(self: Tensor, *, out: Tensor) -> Tensor:
+    """Real numbers are copied; complex ones have a kernel."""
+    if self.dtype.is_complex:
+        return planned(op_of(_CONJ_OUT), (self,), {"out": out})  # type: ignore[no-any-return]
+    if type(out) is not Tensor or out.dtype != self.dtype:
         raise Unsupported("out= of another dtype, which torch refuses")
-    run_row(b, "self", {"self": self})
+    if out.shape != self.shape:
+        strides = torch.empty_like(to_meta(self)).stride()
+        resize_out(out, self.shape, spec_of(tuple(self.shape), strides, out.dtype, out._spec.device))
+    return out.copy_(self)  # type: ignore[return-value]
+
+
+_CONJ_OUT: Any = find_overload("aten::conj_physical.out")
 
 
 @kernel("aten::nextafter", elementwise=True)
