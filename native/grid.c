@@ -36,16 +36,18 @@ FUNC A pad_coordinate(A at, const IDX size, const int padding, const int align, 
   return at;
 }
 
-FUNC A cubic_near(const A t) { return ((A)1.25 * t - (A)2.25) * t * t + 1; }
-FUNC A cubic_far(const A t) { return (((A)-0.75 * t + (A)3.75) * t - 6) * t + 3; }
+// Keys' cubic convolution with a = -3/4, factored so that nothing cancels: the weight of the second neighbour on a side
+// at t beyond the first, and of the first at t.
+FUNC A cubic_far(const A t) { return (A)-0.75 * t * (1 - t) * (1 - t); }
+FUNC A cubic_near(const A t) { return (1 - t) * (1 + t - (A)1.25 * t * t); }
+FUNC A cubic_far_slope(const A t) { return (A)-0.75 * (1 - t) * (1 - 3 * t); }
 FUNC A cubic_near_slope(const A t) { return ((A)3.75 * t - (A)4.5) * t; }
-FUNC A cubic_far_slope(const A t) { return ((A)-2.25 * t + (A)7.5) * t - 6; }
 
 // Indices (-1: outside), weights, and derivatives of the weights by the grid's number, for one dimension.
 FUNC void taps(const A number, const IDX size, const int count, const int padding, const int align, IDX* at, A* weight,
                A* slope) {
   A rate = align ? (A)(size - 1) / 2 : (A)size / 2;
-  A place = align ? (number + 1) / 2 * (size - 1) : ((number + 1) * size - 1) / 2;
+  A place = align ? (number + 1) * rate : (number + 1) * rate - (A)0.5;
   if (MODE != 2) place = pad_coordinate(place, size, padding, align, &rate);
   if (!(place > (A)-1e9 && place < (A)1e9)) place = -100;
   const A base = MODE == 1 ? rint(place) : floor(place), t = place - base;
@@ -59,11 +61,11 @@ FUNC void taps(const A number, const IDX size, const int count, const int paddin
       slope[k] = 0;
     } else {
       A ignored = 1;
-      weight[k] = k == 0 ? cubic_far(t + 1) : k == 1 ? cubic_near(t) : k == 2 ? cubic_near(1 - t) : cubic_far(2 - t);
-      slope[k] = rate * (k == 0   ? cubic_far_slope(t + 1)
+      weight[k] = k == 0 ? cubic_far(t) : k == 1 ? cubic_near(t) : k == 2 ? cubic_near(1 - t) : cubic_far(1 - t);
+      slope[k] = rate * (k == 0   ? cubic_far_slope(t)
                          : k == 1 ? cubic_near_slope(t)
                          : k == 2 ? -cubic_near_slope(1 - t)
-                                  : -cubic_far_slope(2 - t));
+                                  : -cubic_far_slope(1 - t));
       i = pad_coordinate(i - 1, size, padding, align, &ignored);
     }
     at[k] = i >= 0 && i < size ? (IDX)i : -1;

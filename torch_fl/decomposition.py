@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from .registry import find_handler, registered
 from .resizing import resize_out
 from .runtime.devices import Device, device_at
 from .schema import bind_all, functional_of, params_of
+from .spec import spec_of
 
 _DK = torch._C.DispatchKey
 
@@ -89,22 +90,23 @@ def find_decomposition(func: Any, functional: Any) -> Callable[[Any, Any], Any] 
         if has_composite(func, alias) and not _makes_twin(func, alias):
             return lambda args, kwargs, key=key: func._op_dk(key, *args, **kwargs)  # type: ignore[misc]
     outs, known = any(p.is_out for p in params_of(func)), functional is not func
-    if outs and known and _runs_here(functional):
-        return lambda args, kwargs: _write_results(func, functional, args, kwargs)
     table = _python_decompositions()
+    if outs and known and _runs_here(functional, table):
+        return lambda args, kwargs: _write_results(func, functional, args, kwargs)
     found = table.get(func) or (table.get(functional) if known else None)
     if found is None:
         return None
     decompose = found
-    if func in table and not outs:
+    if func in table and not (outs and known):
         return lambda args, kwargs: decompose(*args, **kwargs)
     return lambda args, kwargs: _write_results(func, decompose, args, kwargs)
 
 
-def _runs_here(functional: Any) -> bool:
-    """Whether an op has another route than the CPU."""
-    ours = find_handler(functional) or functional in registered()
-    return bool(ours) or find_decomposition(functional, functional) is not None
+def _runs_here(functional: Any, table: Mapping[Any, Any]) -> bool:
+    """Whether an op has another route than the CPU, and than its out= form: some composites of C++ call that one."""
+    if find_handler(functional) or functional in registered():
+        return True
+    return functional not in table and find_decomposition(functional, functional) is not None
 
 
 def has_composite(func: Any, alias: str) -> bool:
@@ -144,7 +146,7 @@ def _write_results(func: Any, decompose: Callable[..., Any], args: Any, kwargs: 
         rejection.check_out(func, args, kwargs)
         return fallback.run(func, args, kwargs, targets[0]._spec.device, "out= of another dtype than the result's")
     for target, value in zip(targets, results):
-        resize_out(target, value.shape)
+        resize_out(target, value.shape, spec_of(tuple(value.shape), value.stride(), target.dtype, target._spec.device))
         target.copy_(value)
     if not func._schema.returns:
         return None

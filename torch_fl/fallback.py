@@ -131,7 +131,7 @@ class _Crossing:
             if storage._cdata == cdata:
                 return wrap(buffer, spec, int(tensor.storage_offset()))
         self.nbytes += spec.extent * spec.itemsize
-        return upload(tensor, device)
+        return upload(tensor, device, keep_holes=True)
 
 
 def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
@@ -149,13 +149,13 @@ def _bytes_at(address: int, nbytes: int) -> memoryview:
     return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
 
 
-def upload(tensor: torch.Tensor, device: Device) -> Tensor:
-    """A plain CPU tensor on a device, strides kept where they are dense; blocking."""
+def upload(tensor: torch.Tensor, device: Device, keep_holes: bool = False) -> Tensor:
+    """A plain CPU tensor on a device, strides kept where they are dense or `keep_holes`; blocking."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor._is_zerotensor():
         tensor = tensor.clone()
     spec = spec_of(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, device)
-    if not spec.is_dense:
+    if not spec.is_dense and not keep_holes:
         tensor = torch.empty_like(tensor, device=_CPU).copy_(tensor)
         spec = spec_of(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, device)
         if not spec.is_dense:

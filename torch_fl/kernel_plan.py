@@ -57,7 +57,7 @@ def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> 
     """Give out= tensors of the wrong size the right one."""
     for index, spec in inferred.resized:
         resize_out(tensors[index], spec.shape, spec)
-        builder.inputs[index] = spec
+        builder.inputs[index] = tensors[index]._spec
 
 
 def _functional(target: Any, bound: dict[str, Any], device: Device) -> Inferred:

@@ -17,10 +17,11 @@ _DEPRECATED = (
 
 
 def resize_out(out: Tensor, shape: Sequence[int], spec: Spec | None = None) -> None:
-    """Give `out` the shape, and the layout `spec` (default row-major); nothing where it has it. Warns unless empty."""
+    """Give `out` the shape, in the layout `spec` (default row-major); nothing where it has it. Warns unless empty."""
     had, shape = out._spec, tuple(shape)
-    if had is spec or (spec is None and had.shape == shape):
+    if had.shape == shape:
         return
-    if had.numel and had.shape != shape:
+    if had.numel:
         warn(_DEPRECATED.format(had=list(had.shape), wanted=list(shape)), UserWarning)
-    give_layout(out, spec or contiguous_spec(shape, had.dtype, had.device))
+    row_major = contiguous_spec(shape, had.dtype, had.device)
+    give_layout(out, spec if spec is not None and spec.is_dense else row_major)

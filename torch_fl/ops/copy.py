@@ -233,10 +233,15 @@ def _strided_spec(self: Tensor, size: list[int], stride: list[int], storage_offs
 
 @handler("aten::resize_")
 def resize_(self: Tensor, size: list[int], *, memory_format: torch.memory_format | None = None) -> Tensor:
-    """Row-major `size` in place; elements keep their place in the buffer, which grows where it must."""
-    spec = contiguous_spec(tuple(size), self._spec.dtype, self._spec.device)
-    if spec is not self._spec:
-        give_layout(self, spec)
+    """`size` in place, row-major unless it is the present one or `memory_format` is another; elements keep their place
+    in the buffer, which grows where it must.
+    """
+    spec, shape = self._spec, tuple(size)
+    if memory_format not in (None, torch.preserve_format):
+        strides = torch.empty(shape, device="meta", memory_format=memory_format).stride()
+        give_layout(self, spec_of(shape, strides, spec.dtype, spec.device))
+    elif spec.shape != shape:
+        give_layout(self, contiguous_spec(shape, spec.dtype, spec.device))
     return self
 
 

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.window import Window, layout, volume
 from ..refs import Ref
-from ..registry import kernel
+from ..registry import handler, kernel
 
 _SOURCE = "pool.c"
 _ADAPTIVE = Window((1, 1, 1))
@@ -135,6 +136,13 @@ def _emit_avg_backward(
     sizes = window.over(grad.shape[2:])
     args: list[Any] = [grad, out, layout(out.shape, grad, out), sizes, int(include_pad), divisor or 0, total, chunk]
     b.launch(_SOURCE, "avg_pool_backward", items, args, _defines(b, grad.dtype, adaptive))
+
+
+@handler("aten::max_unpool2d")
+def max_unpool2d(self: torch.Tensor, indices: torch.Tensor, output_size: Sizes) -> torch.Tensor:
+    """Values put back where max_pool2d found them: torch's decomposition, in the memory format of `self`."""
+    decompose = torch._decomp.decomposition_table[torch.ops.aten.max_unpool2d.default]
+    return decompose(self, indices, output_size).contiguous(memory_format=suggest_memory_format(self))  # type: ignore[no-any-return]
 
 
 for _rank in (2, 3):
