@@ -256,7 +256,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "default type": (lambda: torch.set_default_tensor_type("torch.cuda.IntTensor"), TypeError, "only floating-point"),
     "numpy": (lambda: torch.ones(2, device="cuda").numpy(), TypeError, "can't convert cuda:"),
     "pinned": (lambda: torch.ones(2, device="cuda").pin_memory(), RuntimeError, "only dense CPU tensors can be pinned"),
-    "two devices": (lambda: torch.ones(2, device="cuda") + torch.ones(2), RuntimeError, "Expected all tensors to be"),
+    "two devices": (lambda: torch.ones(2, device="cuda") + torch.ones(2), RuntimeError, "two devices, cuda:"),
     "too big": (lambda: torch.zeros(2**50, device="cuda"), torch.cuda.OutOfMemoryError, "out of memory"),
     "graph": (lambda: torch.cuda.CUDAGraph(), RuntimeError, "torch.cuda.CUDAGraph exists on real CUDA only"),
     "graph_pool": (lambda: torch.cuda.graph_pool_handle(), RuntimeError, "try: run the code without a graph"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import fallback, migration, rejection
+from . import fallback, migration, names, rejection
 from .decomposition import home
 from .errors import Error, Unsupported, describe_call, message
 from .infer import find_tensors
@@ -147,9 +147,9 @@ def _common_device(op: Op, tensors: Sequence[Any], kwargs: dict[str, Any]) -> De
     if foreign and devices:
         if op.func._schema.name.removeprefix("aten::") in CPU_ALLOWED and all(t.device.type == "cpu" for t in foreign):
             return None
-        where = next(iter(devices))
+        where = names.shown(next(iter(devices)).index)
         raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, npu:{where.index} and "
+            f"Expected all tensors to be on the same device, but found at least two devices, {where} and "
             f"{foreign[0].device}! (when checking arguments of {describe_call(op.name, tensors)})"
         )
     if len(devices) > 1:

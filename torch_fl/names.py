@@ -15,6 +15,7 @@ class _State:
     name = OWN
     names: tuple[str, ...] = (OWN,)
     shown: dict[int, torch.device] = {}
+    own: dict[int, torch.device] = {}
 
 
 def name() -> str:
@@ -37,6 +38,14 @@ def canonical(device: torch.device) -> torch.device:
     if device.type == OWN or device.type not in _State.names:
         return device
     return torch.device(OWN) if device.index is None else torch.device(OWN, device.index)
+
+
+def own(index: int) -> torch.device:
+    """The chip with this index under the name that C++ knows."""
+    found = _State.own.get(index)
+    if found is None:
+        found = _State.own[index] = torch.device(OWN, index)
+    return found
 
 
 def shown(index: int) -> torch.device:

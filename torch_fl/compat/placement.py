@@ -16,6 +16,7 @@ import torch
 from torch.utils._device import DeviceContext, _device_constructors
 
 from .. import names
+from ..runtime.devices import current_index
 from .patches import Patch, Shared
 
 FACTORIES = (
@@ -25,19 +26,20 @@ FACTORIES = (
 """Functions that make a host tensor first and then move it."""
 
 
+_NAMES = (str, torch.device)
+
+
 def named(device: Any) -> Any:
     """A device argument that names our type, under the name that C++ knows and with the current chip's index."""
     if type(device) is str:
+        if device in names.all_names():
+            return names.own(current_index())
         if not device.startswith(names.all_names()):
             return device
         device = torch.device(device)
     if not isinstance(device, torch.device) or not names.is_ours(device):
         return device
-    if device.index is not None:
-        return names.canonical(device)
-    from ..runtime.devices import current_index
-
-    return torch.device(names.OWN, current_index())
+    return names.own(current_index() if device.index is None else device.index)
 
 
 def to(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -45,15 +47,16 @@ def to(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
     @functools.wraps(original)
     def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        other = args[0] if args else kwargs.get("other")
-        if isinstance(other, torch.Tensor):
-            if names.is_ours(other.device) and other.get_device() > 0:
-                kwargs = {k: v for k, v in kwargs.items() if k != "other"}
+        first = args[0] if args else kwargs.get("device")
+        if type(first) in _NAMES:
+            if args:
+                return original(self, named(first), *args[1:], **kwargs)
+            kwargs["device"] = named(first)
+        elif type(first) is not torch.dtype:
+            other = first if args else kwargs.get("other")
+            if isinstance(other, torch.Tensor) and names.is_ours(other.device) and other.get_device() > 0:
+                kwargs.pop("other", None)
                 return original(self, names.canonical(other.device), other.dtype, *args[1:], **kwargs)
-        elif args:
-            args = (named(other), *args[1:])
-        elif "device" in kwargs:
-            kwargs = {**kwargs, "device": named(kwargs["device"])}
         return original(self, *args, **kwargs)
 
     return to
