@@ -135,6 +135,21 @@ def test_reads_of_the_host_see_every_stream(chip: Device, stream: torch.Stream) 
         assert x[3].item() == 2
 
 
+def test_copies_run_beside_kernels(chip: Device, stream: torch.Stream) -> None:
+    """A copy stream brings the next batch while the compute stream is busy, and orders the two by an event."""
+    default = torch.npu.default_stream()
+    _hold(default)
+    result = torch.full((100,), 1.0, device="npu") * 2
+    with stream:
+        batch = torch.arange(100.0).pin_memory().to("npu", non_blocking=True)
+        ready = stream.record_event()
+        assert batch.tolist() == list(range(100))  # there although nothing of the default stream has run
+    assert default.query() == (chip.backend.streams is None)
+    default.wait_event(ready)
+    batch.record_stream(default)
+    assert (result + batch).tolist() == [i + 2 for i in range(100)]
+
+
 def test_event_times(chip: Device) -> None:
     start, end = (torch.npu.Event(enable_timing=True) for _ in range(2))
     with pytest.raises(RuntimeError, match="must be recorded"):
