@@ -16,6 +16,7 @@ from opinfo_compare import CPU, DEVICE
 from torch.utils._pytree import tree_map_only
 
 from torch_fl.commands.samples import Copies, samples_of, tensors_in
+from torch_fl.errors import Error
 
 
 class Wrong(NamedTuple):
@@ -42,7 +43,7 @@ def check_error(entry: Any, wrong: Wrong, compare: Any) -> int:
     told = f"{wrong.what}: {type(got).__name__}: {got}\n    instead of {type(want).__name__}: {want}"
     assert isinstance(got, type(want)), told
     assert isinstance(got, wrong.kind), told
-    assert not isinstance(got, NotImplementedError) or isinstance(want, NotImplementedError), told
+    assert not isinstance(got, (NotImplementedError, Error)) or isinstance(want, NotImplementedError), told
     assert re.search(wrong.regex, str(got)), told
     assert not wrong.exact or _words(got) == _words(want), told
     return 1

@@ -17,6 +17,9 @@ PARTS = [
     ("forward", "int64", 4),
     ("forward", "bool", 4),
     ("forward", "float16", 4),
+    ("variants", "float32", 2),
+    ("errors", "float32", 99),
+    ("spoiled", "float32", 2),
 ]
 """(group, dtype, samples per node) that run here; few samples, so that all of them take minutes."""
 

@@ -87,6 +87,11 @@ def _not_float(bound: Bound) -> bool:
     return not bound["self"].dtype.is_floating_point
 
 
+def _has_bool(bound: Bound) -> bool:
+    """An operand is bool, as a tensor or as a number."""
+    return any(getattr(bound[n], "dtype", type(bound[n])) in (bool, torch.bool) for n in ("self", "other"))
+
+
 def _is_complex(*names: str) -> Row:
     """A tensor among `names` is complex."""
     return lambda bound: any(t.dtype.is_complex for t in _tensors(bound, names))
@@ -189,10 +194,12 @@ _ROWS: Mapping[str, Row] = {
     "index_select": _rows,
     "index_put": _index_put,
     "_index_put_impl": _index_put,
+    "_unsafe_index_put": _index_put,
     "index_fill": _either(_is_complex("value"), _rows),
     "put": _unlike("self", "source"),
     "bucketize": _more_dims("boundaries", 1),
     "searchsorted": lambda bound: bound["sorter"] is not None and bound["sorter"].dtype != torch.int64,
+    "embedding_renorm": _either(_more_dims("self", 2), _not_float),
     "addmm": _more_dims("self", 2),
     "addmv": _more_dims("self", 1),
     "addbmm": _more_dims("self", 2),
@@ -200,6 +207,8 @@ _ROWS: Mapping[str, Row] = {
     "cross": _unlike("self", "other"),
     "linalg_cross": _unlike("self", "other"),
     "heaviside": _unlike("self", "values"),
+    "sub": _has_bool,
+    "rsub": _has_bool,
     "isin": _is_complex("elements", "test_elements"),
     "nansum": _is_complex("self"),
     "_softmax_backward_data": _either(_sized_unlike("grad_output", "output"), _unlike("grad_output", "output")),

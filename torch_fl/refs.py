@@ -61,8 +61,10 @@ class Ref:
         return self.permute(*dims)
 
     def expand(self, shape: Sequence[int]) -> Ref:
-        """Broadcast to `shape`: new and size-1 dimensions get stride 0."""
+        """Broadcast to `shape`: new and size-1 dimensions get stride 0. Raises Unsupported where that is impossible."""
         lead = len(shape) - self.ndim
+        if lead < 0 or any(n not in (1, want) for n, want in zip(self.shape, shape[lead:])):
+            raise Unsupported(f"shape {list(self.shape)} does not broadcast to {list(shape)}")
         strides = [0] * lead
         for n, s, want in zip(self.shape, self.strides, shape[lead:]):
             strides.append(0 if n == 1 and want != 1 else s)

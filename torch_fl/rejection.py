@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import fallback, lenient
-from .errors import Error, LateError
+from .errors import Error, KernelError, LateError
 from .infer import map_tensors
 from .schema import bind_all
 from .tensor import Tensor
@@ -35,7 +35,8 @@ class Answer(NamedTuple):
 
 def as_on_cpu(error: Exception, func: Any, args: Any, kwargs: Any) -> Exception:
     """The CPU's exception for a call that raised `error`; `error` itself where the CPU has none or cannot be asked."""
-    if not isinstance(error, _ASKABLE) or isinstance(error, (Error, LateError)) or getattr(error, _SAID, None) is func:
+    ours = isinstance(error, (Error, LateError)) and not isinstance(error, KernelError)  # int where float was meant
+    if not isinstance(error, _ASKABLE) or ours or getattr(error, _SAID, None) is func:
         return error
     return ask(func, args, kwargs).error or error
 
