@@ -196,17 +196,24 @@ def _expand(b: Builder, line: Ref, source: Ref, dim: int, n: int, kind: int) -> 
         run_complex(b, "c_conj(back)", {"back": back}, out=line.narrow(dim, half, rest))
 
 
+def _turns(k: Any, n: int) -> Any:
+    """exp(-2 pi i k / n), from angles of at most an eighth of a turn: large ones lose digits."""
+    k = k % n
+    quarters = (8 * k + n) // (2 * n)
+    return np.exp(-0.5j * np.pi * (4 * k - quarters * n) / n) * np.array([1, -1j, -1, 1j])[quarters % 4]
+
+
 @lru_cache(maxsize=64)
 def _roots(device: Device, n: int, dtype: torch.dtype) -> Tensor:
     """exp(-2 pi i k / n) for k below n."""
-    return upload(torch.from_numpy(np.exp(-2j * np.pi * np.arange(n) / n)).to(dtype), device)
+    return upload(torch.from_numpy(_turns(np.arange(n), n)).to(dtype), device)
 
 
 @lru_cache(maxsize=64)
 def _chirp(device: Device, n: int, m: int, sign: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """exp(-sign pi i k^2 / n) for k below n, and the transform of length `m` of its conjugate laid around 0."""
     k = np.arange(n, dtype=np.int64)
-    chirp = np.exp(-1j * sign * np.pi * (k * k % (2 * n)) / n)
+    chirp = _turns(sign * k * k, 2 * n)
     around = np.zeros(m, dtype=np.complex128)
     around[:n] = chirp.conj()
     around[m - n + 1 :] = chirp[1:].conj()[::-1]
