@@ -137,11 +137,12 @@ kernel solve_columns(in T a, inout T x, long n, long columns, long sr, long sc, 
   }
 }
 
-// The exchanges of k rows of x, one column per work-item; in the opposite order to undo them.
+// The exchanges of k rows of x, one column per work-item; in the opposite order to undo them. Wrong pivots are skipped.
 kernel exchange_rows(in int pivots, inout T x, long n, long columns, long k, int undo) {
   GLOBAL T* y = x + (GID1 * columns + GID0) * n;
   for (IDX p = 0; p < k; ++p) {
     const IDX j = undo ? k - 1 - p : p, at = pivots[GID1 * k + j] - 1;
+    if (at < 0 || at >= n) continue;
     const T v = y[j];
     y[j] = y[at];
     y[at] = v;
@@ -149,11 +150,12 @@ kernel exchange_rows(in int pivots, inout T x, long n, long columns, long k, int
 }
 
 // p[b, i, j] = 1 where row j of L U is row i of the matrix; p is row-major and zero before. `order`: room for m numbers.
-kernel permutation(in int pivots, inout int order, inout T p, long m, long k) {
+kernel permutation(in int pivots, inout int order, inout T p, inout long seen, long m, long k, int code) {
   GLOBAL int* row = order + GID0 * m;
   for (IDX i = 0; i < m; ++i) row[i] = (int)i;
   for (IDX i = 0; i < k && i < m; ++i) {
-    const IDX at = pivots[GID0 * k + i] - 1;
+    const IDX at = (IDX)checked((long)pivots[GID0 * k + i] - 1, m, 0, seen, code);
+    if (at < 0) continue;
     if (at < 0 || at >= m) continue;  // not pivots of a factorization
     const int v = row[i];
     row[i] = row[at];

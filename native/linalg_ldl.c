@@ -73,6 +73,12 @@ kernel ldl(inout T a, out int pivots, out int info, long n) {
   }
 }
 
+// Row k of a column changes places as a pivot says; a wrong pivot is skipped.
+FUNC void exchange_row(GLOBAL T* y, IDX n, IDX k, int pivot) {
+  const IDX at = (pivot < 0 ? -pivot : pivot) - 1;
+  if (at >= 0 && at < n) exchange(y + k, y + at, 1);
+}
+
 // One column of x per work-item: x becomes the solution of L D L^T solution = x.
 kernel ldl_solve(in T a, in int pivots, inout T x, long n, long columns) {
   GLOBAL const T* l = a + GID1 * n * n;
@@ -81,8 +87,8 @@ kernel ldl_solve(in T a, in int pivots, inout T x, long n, long columns) {
   IDX k = 0;
   while (k < n) {
     GLOBAL const T* c = l + k * n;
-    const int two = p[k] < 0;
-    exchange(y + k + two, y + (two ? -p[k] : p[k]) - 1, 1);
+    const int two = p[k] < 0 && k + 1 < n;
+    exchange_row(y, n, k + two, p[k]);
     add_scaled(y + k + 1 + two, -y[k], c + k + 1 + two, n - k - 1 - two);
     if (two) {
       add_scaled(y + k + 2, -y[k + 1], c + n + k + 2, n - k - 2);
@@ -93,9 +99,9 @@ kernel ldl_solve(in T a, in int pivots, inout T x, long n, long columns) {
     k += 1 + two;
   }
   while (k > 0) {
-    const int two = p[k - 1] < 0;
+    const int two = p[k - 1] < 0 && k > 1;
     for (int i = 1; i <= 1 + two; ++i) y[k - i] -= dot(l + (k - i) * n + k, y + k, n - k);
-    exchange(y + k - 1, y + (two ? -p[k - 1] : p[k - 1]) - 1, 1);
+    exchange_row(y, n, k - 1, p[k - 1]);
     k -= 1 + two;
   }
 }

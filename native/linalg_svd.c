@@ -1,17 +1,24 @@
 // Singular values of square matrices, one matrix per work-item (linalg.h comes first).
 // Source of the method: Hestenes 1958, one-sided Jacobi: columns of w are rotated in pairs until all are orthogonal.
 
-// Returns whether the pair had to be rotated. a, b: squared lengths of the columns.
+// The squared length of a column after a rotation: anew where cancellation has left nothing of it.
+#define NOTHING (EPSILON * EPSILON)
+FUNC T shortened(GLOBAL const T* x, IDX n, const T before, const T change) {
+  const T after = before + change;
+  return after > before / 2 ? after : dot(x, x, n);
+}
+
+// Returns whether the pair had to be rotated; the matrix is of size 1, and columns below a rounding of a rounding are 0.
 FUNC int orthogonalise(GLOBAL T* w, GLOBAL T* v, GLOBAL T* squares, IDX n, IDX i, IDX j, const T tolerance, int vectors) {
   const T a = squares[i], b = squares[j], g = dot(w + i * n, w + j * n, n);
-  if (!(fabs(g) > tolerance * sqrt(a) * sqrt(b))) return 0;
+  if (a <= NOTHING * NOTHING || b <= NOTHING * NOTHING || !(fabs(g) > tolerance * sqrt(a) * sqrt(b))) return 0;
   const T zeta = (b - a) / (2 * g), size = fabs(zeta);
   const T magnitude = size > 1 / EPSILON ? (T)0.5 / size : 1 / (size + sqrt(1 + size * size));
   const T t = zeta < 0 ? -magnitude : magnitude, c = 1 / sqrt(1 + t * t), s = c * t;
   rotate_pair(w + i * n, w + j * n, c, s, n);
   if (vectors) rotate_pair(v + i * n, v + j * n, c, s, n);
-  squares[i] = a - t * g > 0 ? a - t * g : 0;
-  squares[j] = b + t * g > 0 ? b + t * g : 0;
+  squares[i] = shortened(w + i * n, n, a, -t * g);
+  squares[j] = shortened(w + j * n, n, b, t * g);
   return 1;
 }
 
@@ -80,7 +87,7 @@ kernel svd(inout T w, inout T v, inout T s, inout int info, long n, int vectors)
   descending(values, x, z, n, vectors);
   for (IDX j = 0; j < n; ++j) {
     const T value = values[j];
-    if (vectors && value > SMALLEST) scale_by(x + j * n, 1 / value, n);
+    if (vectors && value > NOTHING) scale_by(x + j * n, 1 / value, n);
     else if (vectors) complete(x, n, j);
     values[j] = value * unit;
   }

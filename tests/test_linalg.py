@@ -51,6 +51,7 @@ SQUARE_OPS: dict[str, Callable[[torch.Tensor], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", SQUARE_OPS)
 def test_square(name: str, device: torch.device) -> None:
     for shape in SQUARES:
@@ -59,6 +60,7 @@ def test_square(name: str, device: torch.device) -> None:
     assert_same(lambda a: SQUARE_OPS[name](_strided(a)), _x(2, 5, 5), device=device)
 
 
+@pytest.mark.device
 def test_lu_of_any_shape(device: torch.device) -> None:
     for shape in TALL:
         for a in (_x(*shape), _x(*shape).mT):
@@ -93,6 +95,7 @@ CHOLESKY: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", CHOLESKY)
 def test_cholesky(name: str, device: torch.device) -> None:
     for shape in SQUARES:
@@ -120,6 +123,7 @@ def test_ldl(device: torch.device) -> None:
         assert_same(lambda a: tuple(torch.linalg.ldl_factor_ex(a)), a, device=device)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("upper", [True, False])
 @pytest.mark.parametrize("left", [True, False])
 def test_triangular(upper: bool, left: bool, device: torch.device) -> None:
@@ -155,6 +159,7 @@ QR: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", QR)
 def test_qr(name: str, device: torch.device) -> None:
     for shape in TALL:
@@ -172,6 +177,7 @@ def test_reflections(device: torch.device) -> None:
             assert_same(torch.ormqr, a, tau, other, left, transpose, device=device)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_eigh(dtype: torch.dtype, device: torch.device) -> None:
     for shape in SQUARES:
@@ -196,6 +202,7 @@ def _deficient(dtype: torch.dtype) -> list[torch.Tensor]:
     return [x.to(dtype) for x in (rank_two, rank_two.mT, torch.zeros(3, 4), torch.ones(4, 4), torch.diag(_x(4)))]
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_svd(dtype: torch.dtype, device: torch.device) -> None:
     shapes = [_x(*s).to(dtype) for s in (*SQUARES, *TALL)]
@@ -217,12 +224,14 @@ def test_svdvals(device: torch.device) -> None:
         assert_same(torch.linalg.svdvals, a, device=device)
 
 
+@pytest.mark.device
 def test_matrix_exp(device: torch.device) -> None:
     batch = _x(3, 4, 4) * torch.tensor([0.01, 1.0, 8.0], dtype=torch.float64).view(3, 1, 1)
     for a in (_x(5, 5), batch, batch.mT, batch.float(), _x(2, 0, 0), _x(1, 1), torch.zeros(3, 3)):
         assert_same(torch.linalg.matrix_exp, a, device=device, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss", None])
 def test_lstsq(driver: str | None, device: torch.device) -> None:
     for a in (_x(6, 3), _x(3, 6), _x(2, 5, 5), *(_deficient(torch.float64)[:2] if driver != "gels" else [])):
@@ -263,6 +272,14 @@ def test_errors_are_torchs(name: str, device: torch.device) -> None:
         assert str(got.value).split("(error code")[0] == str(want.value).split("(error code")[0]
 
 
+def test_wrong_pivots(device: torch.device) -> None:
+    lu, pivots = torch.linalg.lu_factor(_x(3, 3).to(device))
+    wrong = pivots + 1000
+    with pytest.raises(RuntimeError, match="pivots passed to lu_unpack must be between 1"):
+        torch.lu_unpack(lu, wrong)[0].cpu()
+    assert torch.linalg.lu_solve(lu, wrong, lu).cpu().shape == (3, 3)
+
+
 def test_out(device: torch.device) -> None:
     def all_of(a: torch.Tensor) -> Any:
         outs = [torch.empty_like(a) for _ in range(3)]
@@ -289,6 +306,7 @@ GRADIENTS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.device
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name: str, device: torch.device) -> None:
     for shape in ((4, 4), (2, 3, 3)):

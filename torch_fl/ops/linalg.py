@@ -27,13 +27,13 @@ def launch(b: Builder, file: str, name: str, grid: int | tuple[int, ...], args: 
     """Launch a kernel of native/`file` for numbers of `dtype`. Raises Unsupported for all but float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
         raise Unsupported(f"linear algebra in {str(dtype).removeprefix('torch.')}")
-    limits = torch.finfo(dtype)
+    if any(isinstance(a, Ref) and a.dtype.is_floating_point and a.dtype != dtype for a in args):
+        raise Unsupported("linear algebra of several dtypes")
     defines = {
         **b.types(T=dtype),
         "ACC": "double" if b.fp64 else "float",
         "LANES": 64 // dtype.itemsize if b.is_cpu else 1,
-        "EPSILON": f"((T){limits.eps!r})",
-        "SMALLEST": f"((T){limits.tiny**0.45!r})",
+        "EPSILON": f"((T){torch.finfo(dtype).eps!r})",
     }
     b.launch(sources.read_native("linalg.h") + sources.read_native(file), name, grid, args, defines)
 

@@ -12,6 +12,7 @@ from ..builder import Builder
 from ..errors import Unsupported
 from ..refs import Ref
 from ..registry import kernel
+from ..runtime.guard import code_of
 from .linalg import (
     BLOCK,
     column_strides,
@@ -123,7 +124,7 @@ def _permutation(b: Builder, out: Ref, pivots: Ref) -> None:
     for n in batch:
         matrices *= n
     if m:
-        args = [pivots, order, p, m, pivots.shape[-1]]
+        args = [pivots, order, p, b.guard(), m, pivots.shape[-1], code_of("lu_unpack")]
         launch(b, "linalg.c", "permutation", matrices, args, p.dtype)
     deliver(b, out, p)
 

@@ -6,6 +6,7 @@ A reflection changes every column by itself: one work-item per column, except in
 from __future__ import annotations
 
 from ..builder import Builder
+from ..errors import Unsupported
 from ..refs import Ref
 from ..registry import kernel
 from .linalg import BLOCK, column_strides, columns, deliver, flat, identity, in_columns, launch, new_columns, triangle
@@ -81,6 +82,9 @@ def linalg_householder_product(b: Builder, input: Ref, tau: Ref) -> None:
 def ormqr(b: Builder, self: Ref, input2: Ref, input3: Ref, left: bool, transpose: bool) -> None:
     """Q @ input3, or input3 @ Q where not `left`; Q^T in place of Q for `transpose`."""
     out = b.out()
+    side = input3.shape[-2 if left else -1]
+    if self.shape[-2] != side or input2.shape[-1] != min(side, self.shape[-1]):
+        raise Unsupported("ormqr of these shapes")
     a, tau = flat(in_columns(b, self)), b.contiguous(input2)
     target, other = out, input3
     if not left:  # the transposed product

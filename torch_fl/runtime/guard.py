@@ -31,6 +31,8 @@ TEXTS = {
     "searchsorted": "torch.searchsorted(): sorter index out of range",
     "nll_loss": "Target {index} is out of bounds.",
     "division": "ZeroDivisionError",
+    "lu_unpack": "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
+    "Did you properly pass the result of lu_factor?",
     "bernoulli": "Expected p_in >= 0 && p_in <= 1 to be true, but got false.",
 }
 """What torch's CPU says, by op; `_BOUNDS` for all others."""
