@@ -75,3 +75,11 @@ def test_renorm(device: torch.device, p: float) -> None:
     got = F.embedding(indices.to(device), there, max_norm=1.5, norm_type=p)
     torch.testing.assert_close(got.cpu(), want)
     torch.testing.assert_close(there.cpu(), weight)
+
+
+@pytest.mark.parametrize("bad", [-1, 6])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_a_wrong_index_is_an_error(mode: str, bad: int, device: torch.device) -> None:
+    table = torch.ones(6, 3, device=device)
+    with pytest.raises((IndexError, RuntimeError)):
+        torch.nn.functional.embedding_bag(torch.tensor([[0, bad]], device=device), table, mode=mode).cpu()

@@ -24,6 +24,8 @@ from .scatter import scalar, start_from
 SUM, MEAN, MAX = 0, 1, 2
 """torch's numbers for mode="sum", "mean", "max"."""
 _SOURCE = "embedding_bag.c"
+_NO_INDEX = -(1 << 62)
+"""In the place of an index to skip; -1 would hide a wrong index."""
 _TILE = 32
 
 
@@ -40,7 +42,7 @@ def embedding_bag(
     check_index(offsets)
     (out, bag_of, sizes, best), (n, (bags, width)) = (b.out(i) for i in range(4)), (indices.numel, b.out(0).shape)
     idx, starts, table = b.contiguous(indices), b.contiguous(offsets), b.contiguous(weight)
-    skip = padding_idx if padding_idx >= 0 else -1
+    skip = padding_idx if padding_idx >= 0 else _NO_INDEX
     types = {"TI": idx.dtype, "TO": starts.dtype, "TB": bag_of.dtype, "T": weight.dtype}
     tile = _TILE if b.is_cpu else 1
     unused = {"NORM(s, d)": "(s)", "END(s)": "(s)"}
