@@ -37,12 +37,13 @@ class Queue:
     def flush(self) -> None:
         """Hand everything that waits to the driver. A launch that fails is raised; those after it stay."""
         with self._lock:
-            waiting, done, driver = self._waiting, 0, self.driver
+            waiting, done, driver, last = self._waiting, 0, self.driver, self.last
             try:
                 for submit, handles, offsets, values in waiting:
                     done += 1
-                    self.last = submit(driver, handles, offsets, values)
+                    last = submit(driver, handles, offsets, values)
             finally:
+                self.last = last
                 del waiting[:done]
 
     def copy(self, target: Any, source: Any, **options: Any) -> None:

@@ -130,6 +130,7 @@ class Backend(ABC):
 
     def __init__(self, properties: Properties) -> None:
         self.properties = properties
+        self.streams = None  # on the instance, where looking it up is fastest
 
     @classmethod
     @abstractmethod
