@@ -15,11 +15,12 @@ import torch
 
 from .errors import Unsupported
 from .runtime.devices import Device
-from .schema import params_of
+from .schema import functional_of, params_of
 from .spec import Spec, spec_of
 from .tensor import Tensor
 
 _META = torch.device("meta")
+_STRUCTURED = "CompositeExplicitAutogradNonFunctional"
 
 
 @dataclass(frozen=True)
@@ -119,21 +120,41 @@ def _wrong_outs(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
 
 
 def _given_outs(
-    func: Any, kwargs: dict[str, Any], originals: Sequence[torch.Tensor], twins: Sequence[torch.Tensor]
+    func: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    originals: Sequence[torch.Tensor],
+    twins: Sequence[torch.Tensor],
 ) -> list[Any]:
-    """The twins of the out= arguments of a call, which are its results; with their own strides where they keep a shape.
+    """The twins of the out= arguments of a call, which are its results.
 
-    Some of torch's meta functions return other tensors, or change strides that its kernels respect.
+    They keep their strides where they have the right shape. Else structured ops, and others where the argument is
+    empty, lay them out as new results. Some of torch's meta functions return other tensors, or give them other strides.
     """
     twin_of = {id(t): twin for t, twin in zip(originals, twins)}
     given = [kwargs.get(p.name) for p in params_of(func) if p.is_out and p.kind == "tensor"]
     found = [(t, twin_of[id(t)]) for t in given if t is not None]
     if len(found) != len(func._schema.returns):
         return []
-    for tensor, twin in found:
-        if twin.shape == tensor.shape and twin.stride() != tensor.stride():
-            twin.as_strided_(tensor.shape, tensor.stride())
+    fresh = _new_results(func, args, kwargs, found)
+    for (tensor, twin), new in zip(found, fresh):
+        model = tensor if twin.shape == tensor.shape else new
+        if model is not None and twin.stride() != model.stride() and twin.shape == model.shape:
+            twin.as_strided_(model.shape, model.stride())
     return [twin for _, twin in found]
+
+
+def _new_results(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], found: Sequence[tuple[torch.Tensor, torch.Tensor]]
+) -> list[Any]:
+    """What the functional form returns on the meta device, where one of the out= arguments has another shape."""
+    functional = functional_of(func)
+    if functional is None or all(tensor.shape == twin.shape for tensor, twin in found):
+        return [None] * len(found)
+    names = {p.name for p in params_of(functional)}
+    fresh = _structure(run_on_meta(functional, args, {k: v for k, v in kwargs.items() if k in names})[0])[0]
+    structured = torch._C._dispatch_has_kernel_for_dispatch_key(functional.name(), _STRUCTURED)
+    return [new if structured or not tensor.numel() else None for new, (tensor, _) in zip(fresh, found)]
 
 
 def _structure(result: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
@@ -183,7 +204,7 @@ def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device
     storages = {t.untyped_storage()._cdata: i for i, t in enumerate(twins)}
     flat, pack = _structure(result)
     outs = []
-    for out in _given_outs(func, kwargs, originals, twins) or flat:
+    for out in _given_outs(func, args, kwargs, originals, twins) or flat:
         spec = spec_of(tuple(out.shape), tuple(out.stride()), out.dtype, device)
         same = next((i for i, t in enumerate(twins) if t is out), None)
         shared = storages.get(out.untyped_storage()._cdata) if same is None else same
