@@ -262,6 +262,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "graph_pool": (lambda: torch.cuda.graph_pool_handle(), RuntimeError, "try: run the code without a graph"),
     "jiterator": (lambda: torch.cuda.jiterator._create_jit_fn("x"), RuntimeError, "torch_fl.pointwise"),
     "nccl": (lambda: torch.cuda.nccl.version(), RuntimeError, "gloo"),
+    "history": (lambda: torch.cuda.memory._record_memory_history(), RuntimeError, "torch.cuda.memory_summary()"),
     "runtime": (lambda: torch.cuda.cudart().cudaMalloc, AttributeError, "torch.cuda.mem_get_info"),
     "interface": (lambda: torch.ones(2, device="cuda").__cuda_array_interface__, AttributeError, "Tensor.cpu()"),
 }  # fmt: skip
@@ -371,6 +372,15 @@ def test_torchscript_knows_the_functions(cuda: torch.device) -> None:
     assert function(torch.ones(2, device="cuda")).tolist() == [2, 2]
 
 
+def test_fake_tensors_are_of_our_device(cuda: torch.device) -> None:
+    """A fake tensor of cuda ends the process where torch has no CUDA, as soon as autograd sees it."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    for where in ("cuda:0", torch.device("cuda", 0)):
+        x: Any = FakeTensor(FakeTensorMode(), torch.empty(2, 3, device="meta"), where)
+        assert (x.shape, x.device) == ((2, 3), torch.device("npu:0"))
+
+
 def test_extensions_say_what_to_do(cuda: torch.device) -> None:
     from torch.utils import cpp_extension
 
@@ -389,8 +399,9 @@ def test_a_thread_sees_it(cuda: torch.device) -> None:
 # -- on and off -----------------------------------------------------------------------------------------------------
 def _snapshot() -> dict[Any, int]:
     """Everything in torch's modules and in the classes that are changed."""
+    profiler = torch.autograd.profiler
     classes = (torch.Tensor, Tensor, torch.UntypedStorage, torch.utils._device.DeviceContext, torch.autocast,
-               torch.autograd.profiler.profile, torch.autograd.profiler.emit_nvtx)  # fmt: skip
+               torch._subclasses.FakeTensor, profiler.profile, profiler.emit_nvtx)  # fmt: skip
     owners = {n: m for n, m in sys.modules.items() if n.split(".")[0] == "torch"} | {c: c for c in classes}
     found = {(o, k): id(v) for o, owner in owners.items() for k, v in vars(owner).items()}
     lists = {"pickle": torch.serialization._package_registry, "path": sys.meta_path}

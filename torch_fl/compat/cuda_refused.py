@@ -18,6 +18,7 @@ _POOLS = "leave it out: memory is pooled already, torch.cuda.empty_cache() gives
 _SENSORS = "the vendor's own tool"
 _KERNEL = "torch functions, or torch_fl.pointwise for a kernel of one line"
 _GLOO = "torch.distributed with the backend gloo"
+_HISTORY = "torch.cuda.memory_summary() and torch.cuda.memory_snapshot(), or torch_fl.memory"
 _RUNTIME = "torch.cuda.synchronize(), torch.cuda.mem_get_info() or another function of torch.cuda"
 
 REFUSED: dict[str, str] = {
@@ -50,6 +51,7 @@ BELOW: dict[str, dict[str, str]] = {
     "jiterator": dict.fromkeys(("_create_jit_fn", "_create_multi_output_jit_fn"), _KERNEL),
     "nccl": dict.fromkeys(("all_gather", "all_reduce", "broadcast", "init_rank", "reduce", "reduce_scatter"), _GLOO)
     | dict.fromkeys(("unique_id", "version"), _GLOO),
+    "memory": dict.fromkeys(("_dump_snapshot", "_record_memory_history", "_snapshot"), _HISTORY),
 }
 """The same in modules below torch.cuda."""
 
@@ -140,6 +142,8 @@ def patches() -> Iterator[Patch]:
     """torch.cuda, its modules, and what NVIDIA's tools are told."""
     yield from _refused()
     yield Patch(torch.cuda, "cudart", _Runtime)
+    yield Patch(torch.cuda, "_sleep", _nothing)
+    yield Patch(memory, "_set_allocator_settings", _nothing)
     yield Patch(nvtx, "_nvtx", _Marks())
     yield Patch(autograd_profiler.profile, "__init__", _without_cuda(autograd_profiler.profile.__init__))
     yield Patch(autograd_profiler.emit_nvtx, "__init__", _never(autograd_profiler.emit_nvtx.__init__))
