@@ -96,8 +96,8 @@ def test_empty(device: torch.device) -> None:
     for fn in (torch.amax, torch.argmax, torch.max):
         with pytest.raises((RuntimeError, IndexError)):
             fn(x.to(device), 0)
-    for fn in (torch.max, torch.argmin):
-        with pytest.raises(RuntimeError):
+    for fn, error in ((torch.max, RuntimeError), (torch.argmin, IndexError)):
+        with pytest.raises(error, match="Expected reduction dim to be specified"):
             fn(x.to(device))
 
 
