@@ -105,7 +105,8 @@ def emit(
     `outs`: name -> (destination, C expression over the names of tensors and scalars). `compute`: the dtype in whose
     compute type (`ACC`) operands arrive and the expression is evaluated. Operands must broadcast to the first
     destination's shape. `code`: C statements that run before the expressions; they may change the operands. `setup`:
-    statements that run once per work-item, on scalars and on tensors of one element that are only read. A name in both
+    statements that run once per work-item, on scalars and on tensors of one element that are only read. Where `compute`
+    is complex, all operands arrive as structs of native/complex.h, whose functions stand for operators. A name in both
     `outs` and `tensors` is one buffer that is read and written. Functions named `m_...` come from native/math.h.
     Raises Unsupported for dtypes without a C type and for over 8 operands of more than one element.
     """
