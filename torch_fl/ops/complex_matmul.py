@@ -16,6 +16,9 @@ from ..refs import Ref
 from ..registry import COMPLEX, kernel
 from .complex import run_complex, times
 
+_WAYS = {False: (("re", "-im"), ("im", "re")), True: (("re", "im"), ("im", "-re"))}
+"""What the parts of `a` are multiplied with for each part of the result, by whether `a` is conjugated."""
+
 
 def product(b: Builder, out: Ref, a: Ref, x: Ref, conjugate: bool = False) -> None:
     """out = a @ x: [..., m, k] @ [..., k, n] with up to one batch dimension, all of one complex dtype.
@@ -29,11 +32,9 @@ def product(b: Builder, out: Ref, a: Ref, x: Ref, conjugate: bool = False) -> No
     left, right, result = complex_parts(a), complex_parts(x), complex_parts(out)
     batch, k, n = x.shape
     four = b.temp((2, batch, 2, k, n), right.dtype)
-    ways = {f"w{p}{s}": four.select(0, p).select(1, s) for p in (0, 1) for s in (0, 1)}
-    texts = {"w00": "re", "w01": "im", "w10": "im", "w11": "-re"} if conjugate else {
-        "w00": "re", "w01": "-im", "w10": "im", "w11": "re"}  # fmt: skip
+    ways = {f"w{p}{s}": (four.select(0, p).select(1, s), _WAYS[conjugate][p][s]) for p in (0, 1) for s in (0, 1)}
     halves = {"re": right.select(-1, 0), "im": right.select(-1, 1)}
-    emit(b, {name: (ref, texts[name]) for name, ref in ways.items()}, halves, {}, right.dtype)
+    emit(b, ways, halves, {}, right.dtype)
     rows = left.permute(0, 3, 1, 2).unsqueeze(0)
     emit_gemm(b, result.permute(3, 0, 1, 2), rows.expand((2, *rows.shape[1:])), four, sum_batch=True)
 
