@@ -10,26 +10,37 @@ import opinfo
 import opinfo_run
 import pytest
 
-PARTS = [
-    ("forward", "float32", 6),
-    ("gradient", "float32", 5),
-    ("inplace", "float32", 5),
-    ("forward", "int64", 4),
-    ("forward", "bool", 4),
-    ("forward", "float16", 4),
-    ("variants", "float32", 2),
-    ("errors", "float32", 99),
-    ("spoiled", "float32", 2),
-]
-"""(group, dtype, samples per node) that run here; few samples, so that all of them take minutes."""
+PARTS = {
+    "opencl": [
+        ("forward", "float32", 6),
+        ("forward", "float64", 3),
+        ("forward", "float16", 4),
+        ("forward", "bfloat16", 3),
+        ("forward", "complex64", 3),
+        ("forward", "int64", 4),
+        ("forward", "int32", 3),
+        ("forward", "bool", 4),
+        ("gradient", "float32", 5),
+        ("gradient", "complex64", 2),
+        ("double_backward", "float32", 2),
+        ("inplace", "float32", 5),
+        ("out", "float32", 2),
+        ("variants", "float32", 2),
+        ("errors", "float32", 99),
+        ("spoiled", "float32", 2),
+    ],
+    "host": [("forward", "float32", 2)],
+}
+"""Per adapter (group, dtype, samples per node) that run here; few samples, so that all of them take minutes."""
 
 
 @pytest.mark.device
-def test_ops_of_the_database_compute_what_the_cpu_computes(capsys: pytest.CaptureFixture[str]) -> None:
-    nodes = [(node, count) for group, dtype, count in PARTS for node in opinfo.nodes(group, dtype)]
-    report = opinfo_run.Report(opinfo_run.run(nodes))
+@pytest.mark.parametrize("backend", PARTS)
+def test_ops_of_the_database_compute_what_the_cpu_computes(backend: str, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [(node, count) for group, dtype, count in PARTS[backend] for node in opinfo.nodes(group, dtype)]
+    report = opinfo_run.Report(opinfo_run.run(nodes, backend=backend))
     with capsys.disabled():
-        print(f"\n{report}")
+        print(f"\n{backend}\n{report}")
     assert not report.failed, f"{len(report.failed)} nodes fail:\n{report}"
     assert not report.unexpected, f"declared failures pass, delete them:\n{report}"
     assert report.passed > 0.9 * len(nodes)

@@ -10,16 +10,27 @@ from opinfo import Node
 CAUGHT = {
     "add_without_alpha": (("forward", "add"), ("inplace", "add"), ("out", "add")),
     "sum_without_last": (("forward", "sum"), ("gradient", "expand")),
-    "transpose_with_wrong_stride": (("forward", "t"), ("gradient", "mm")),
+    "transpose_with_wrong_stride": (("forward", "t"), ("gradient", "mm"), ("double_backward", "mm")),
     "exp_over_its_input": (("forward", "exp"),),
-    "negative_of_absolute": (("forward", "neg"), ("inplace", "neg"), ("out", "neg"), ("gradient", "neg")),
+    "negative_of_absolute": (
+        *((group, "neg") for group in ("forward", "inplace", "out", "gradient", "double_backward")),
+        ("double_backward", "sin"),  # its first gradient does without neg
+    ),
     "bools_as_bytes": (("forward", "eq"),),
+    "column_major_results": (("forward", "add"),),
+    "clone_in_the_same_memory": (("forward", "clone"),),
+    "result_beside_out": (("out", "neg"),),
 }
 """Wrong kernel -> nodes, each of which must fail."""
 
 
-def test_every_wrong_kernel_is_listed() -> None:
+CAUGHT_ELSEWHERE = {"errors", "spoiled", "variants"}
+"""Groups that test_opinfo_checks.py deceives."""
+
+
+def test_every_wrong_kernel_and_every_group_is_listed() -> None:
     assert set(CAUGHT) == set(wrong_kernels.WRONG)
+    assert {group for nodes in CAUGHT.values() for group, _ in nodes} == set(opinfo.GROUPS) - CAUGHT_ELSEWHERE
 
 
 @pytest.mark.device

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
 
 from torch_fl import dispatch, kernel_plan, ops, registry, routes
+from torch_fl.infer import Out
 from torch_fl.ops.rows import Row
 from torch_fl.spec import Spec, spec_of
 
@@ -43,13 +45,18 @@ def _kernel_of(name: str) -> Callable[..., None]:
 
 def _change_results(name: str, change: Callable[[Spec], Spec]) -> None:
     """Let the results of an op have another layout than torch infers."""
+    _change_outs(name, lambda out: replace(out, spec=change(out.spec)))
+
+
+def _change_outs(name: str, change: Callable[[Out], Out]) -> None:
+    """Let the results of an op be elsewhere, or laid out otherwise, than torch infers."""
     right = routes.infer
 
     def changed(func: Any, *args: Any) -> Any:
         found = right(func, *args)
         if func.name() != name:
             return found
-        return replace(found, outs=tuple(replace(o, spec=change(o.spec)) for o in found.outs))
+        return replace(found, outs=tuple(change(o) for o in found.outs))
 
     routes.infer = kernel_plan.infer = changed
 
@@ -101,6 +108,26 @@ def bools_as_bytes() -> None:
     _change_results("aten::eq.Tensor", lambda spec: spec_of(spec.shape, spec.strides, torch.uint8, spec.device))
 
 
+def column_major_results() -> None:
+    """The right numbers in another order of memory."""
+
+    def turned(spec: Spec) -> Spec:
+        strides = [prod(spec.shape[:d]) for d in range(len(spec.shape))]
+        return spec_of(spec.shape, tuple(strides), spec.dtype, spec.device)
+
+    _change_results("aten::add.Tensor", turned)
+
+
+def clone_in_the_same_memory() -> None:
+    """A copy that is a view."""
+    _change_outs("aten::clone", lambda out: replace(out, arg=0))
+
+
+def result_beside_out() -> None:
+    """out= is left as it was, the result is another tensor."""
+    _change_outs("aten::neg.out", lambda out: replace(out, arg=None, is_arg=False))
+
+
 WRONG: Mapping[str, Callable[[], None]] = {
     f.__name__: f
     for f in (
@@ -110,5 +137,8 @@ WRONG: Mapping[str, Callable[[], None]] = {
         exp_over_its_input,
         negative_of_absolute,
         bools_as_bytes,
+        column_major_results,
+        clone_in_the_same_memory,
+        result_beside_out,
     )
 }
