@@ -21,6 +21,7 @@ typedef unsigned long ulong;
 FUNC float bits_to_f32(uint v) { float f; memcpy(&f, &v, 4); return f; }
 FUNC uint f32_to_bits(float f) { uint v; memcpy(&v, &f, 4); return v; }
 FUNC uint cas32(volatile uint* p, uint seen, uint wanted) { return __sync_val_compare_and_swap(p, seen, wanted); }
+#define READ32(p) (*(p))
 #define rsqrt(x) (1 / sqrt(x))
 #define min(a, b) ({ __auto_type a_ = (a); __auto_type b_ = (b); a_ < b_ ? a_ : b_; })
 #define max(a, b) ({ __auto_type a_ = (a); __auto_type b_ = (b); a_ > b_ ? a_ : b_; })

@@ -19,6 +19,12 @@ FUNC float bits_to_f32(uint v) { return as_float(v); }
 FUNC uint f32_to_bits(float v) { return as_uint(v); }
 // One compare-and-swap of 32 bits: the base of every atomic here.
 FUNC uint cas32(volatile global uint* p, uint seen, uint wanted) { return atomic_cmpxchg(p, seen, wanted); }
+// The first read of a compare-and-swap loop: a stale number costs a round, no more. Oclgrind calls a plain read a race.
+#ifdef PYOPENCL_USING_OCLGRIND
+#define READ32(p) atomic_or(p, 0u)
+#else
+#define READ32(p) (*(p))
+#endif
 // VECTOR(V, float, 16): V is 16 floats, readable at any float's address. SPLAT(V, x): x in every lane. Not OpenCL's
 // own vector types with vload: some drivers leave those builtins as calls.
 #define VECTOR(V, T, LANES) typedef T V __attribute__((ext_vector_type(LANES), aligned(sizeof(T))));

@@ -8,7 +8,7 @@
 // Elements of 32 bits, any order: for chips with too many work-items to leave a dimension to one of them.
 FUNC void put(GLOBAL T* y, T_acc v) {
   volatile GLOBAL uint* cell = (volatile GLOBAL uint*)y;
-  uint seen = *cell, was;
+  uint seen = READ32(cell), was;
   do {
     was = seen;
     const T_acc a = FROM_BITS(was);

@@ -55,11 +55,16 @@ def _compare(got: Any, want: Any, path: str) -> None:
         assert got == want, path
 
 
+def compare(name: str, device: torch.device) -> None:
+    """A case gives on the device what it gives on the CPU."""
+    got, want = (_seen(CASES[name](d), name not in OTHER_LAYOUT) for d in (device, torch.device("cpu")))
+    _compare(got, want, name)
+
+
 @pytest.mark.filterwarnings("ignore")  # of torch itself, on the CPU as well
 @pytest.mark.parametrize("name", CASES)
 def test_is_as_on_the_cpu(name: str, device: torch.device, allow_fallback: None) -> None:
-    got, want = (_seen(CASES[name](d), name not in OTHER_LAYOUT) for d in (device, torch.device("cpu")))
-    _compare(got, want, name)
+    compare(name, device)
 
 
 # -- what must be refused ------------------------------------------------------------------------------------------

@@ -391,7 +391,8 @@ PURE: dict[str, Maker] = {
     **{n: _unary(n, ALL, True) for n in ("clone", "zeros_like", "logical_not", "nonzero", "t_copy", "ravel")},
     **{n: _reduce(n) for n in ("sum", "prod", "nansum")},
     **{n: _reduce(n, FLOATS) for n in ("mean",)},
-    **{n: _reduce(n, ALL, True) for n in ("amax", "amin", "any", "all", "max", "min", "argmax", "argmin")},
+    **{n: _reduce(n, ALL, True) for n in ("amax", "amin", "any", "all", "max", "min")},
+    **{n: _reduce(n, _NUMBERS, True) for n in ("argmax", "argmin")},
     **{n: _along(n) for n in ("cumsum", "cumprod")},
     **{n: _along(n, FLOATS) for n in ("softmax", "log_softmax")},
     "logsumexp": _along("logsumexp", FLOATS[:2]),  # the CPU rounds halves after every step of it

@@ -188,12 +188,12 @@ class World:
     def _unchanged(self, before: Sequence[torch.Tensor], writes: Sequence[Twin]) -> None:
         """No element of any storage has changed but those of `writes`."""
         for i, (root, old) in enumerate(zip(self.roots, before)):
-            keep = torch.ones(len(old), dtype=torch.bool)
+            keep = torch.ones(len(old) * old.dtype.itemsize, dtype=torch.bool)
             for t in writes:
                 if _storage(t.cpu) == _storage(root.cpu) and t.cpu.numel():
-                    at = t.cpu.storage_offset() - root.cpu.storage_offset()
-                    keep.as_strided(t.cpu.shape, t.cpu.stride(), at).fill_(False)
-            assert torch.equal(_bits(root.dev.cpu())[keep], _bits(old)[keep]), f"storage {i} was written outside"
+                    _bytes_of(keep, t.cpu, root.cpu).fill_(False)
+            was, now = _as_bytes(old), _as_bytes(root.dev.cpu())
+            assert torch.equal(now[keep], was[keep]), f"storage {i} was written outside"
 
     def _make_equal(self) -> None:
         """The device's bits on both sides, so that rounding does not add up."""
@@ -222,9 +222,15 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return tensor.view(kinds[tensor.dtype.itemsize])
+def _as_bytes(flat: torch.Tensor) -> torch.Tensor:
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8)  # the stride of one element may be anything
+
+
+def _bytes_of(flat: torch.Tensor, tensor: torch.Tensor, root: torch.Tensor) -> torch.Tensor:
+    """The part of `flat`, one element per byte of a storage, that belongs to a tensor over it (of any dtype)."""
+    size = tensor.dtype.itemsize
+    start = tensor.storage_offset() * size - root.storage_offset() * root.dtype.itemsize
+    return flat.as_strided((*tensor.shape, size), (*(s * size for s in tensor.stride()), 1), start)
 
 
 def _equal(step: Step, dev: torch.Tensor, cpu: torch.Tensor) -> None:

@@ -136,8 +136,19 @@ class ViewPlan:
             return base
         start = base._offset
         if self.scale is not None:  # another itemsize: offsets count in elements of the view
-            start = start * self.scale[0] // self.scale[1]
+            start = _rescaled(start, base._spec, spec)
         return wrap_view(base, spec, start + offset)
+
+
+def _rescaled(offset: int, old: Spec, new: Spec) -> int:
+    """An offset in elements of another dtype. Raises torch's error where it lies inside an element."""
+    ratio = max(1, new.itemsize // old.itemsize)
+    if offset % ratio:
+        raise RuntimeError(
+            f"self.storage_offset() must be divisible by {ratio} to view {old.dtype} as {new.dtype} (different element "
+            f"sizes), but got {offset}"
+        )
+    return offset * old.itemsize // new.itemsize
 
 
 class CallPlan:
