@@ -189,6 +189,17 @@ def _refusal(error: Exception, func: Any, args: Sequence[Any], kwargs: dict[str,
     return answer.error or error
 
 
+_ATEN = torch.ops.aten
+_LIKE = {
+    **dict.fromkeys((_ATEN.logical_and.default, _ATEN.logical_or.default, _ATEN.logical_xor.default), _ATEN.ne.Tensor),
+    **dict.fromkeys((_ATEN.copysign.Tensor, _ATEN.xlogy.Tensor, _ATEN.special_xlog1py.default), _ATEN.div.Tensor),
+    **dict.fromkeys((_ATEN.logaddexp.default, _ATEN.logaddexp2.default, _ATEN.heaviside.default), _ATEN.mul.Tensor),
+    _ATEN.floor_divide.default: _ATEN.mul.Tensor,
+}
+"""Ops whose meta kernels are Python, and lay out the result of operands of several layouts unlike the CPU -> an op that
+infers the same shape and dtype, and the CPU's strides."""
+
+
 def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device) -> Inferred:
     """What `func` returns for these arguments, on `device`.
 
@@ -196,7 +207,7 @@ def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device
     shape depends on data.
     """
     try:
-        result, originals, twins = run_on_meta(func, args, kwargs, _wrong_outs(func, args, kwargs))
+        result, originals, twins = run_on_meta(_LIKE.get(func, func), args, kwargs, _wrong_outs(func, args, kwargs))
     except NotImplementedError as error:
         raise Unsupported(f"torch cannot infer its shape ({str(error).splitlines()[0][:120]})") from None
     except Exception as error:  # noqa: BLE001 - whatever it is, the CPU is asked
