@@ -155,6 +155,25 @@ def test_memory_info(chip: Backend) -> None:
     assert 0 <= free <= total
 
 
+def test_streams_and_events(chip: Backend) -> None:
+    """An adapter may have one queue for all streams; an event is done when what came before it is."""
+    first = chip.default_stream()
+    second = chip.make_stream(0)
+    source, target = _made(chip, _bytes(4096)), chip.allocate(4096)
+    chip.copy_d2d(target, 0, source, 0, 4096)
+    event = chip.record_event(first)
+    if event is not None:
+        called = threading.Event()
+        chip.when_done(event, called.set)
+        chip.wait_event(second, event)
+        chip.finish_event(event)
+        assert chip.event_done(event)
+        assert called.wait(10)
+    chip.finish_stream(second)
+    chip.finish_stream(first)
+    assert _read(chip, target, 4096) == _bytes(4096)
+
+
 def test_many_blocks_do_not_overlap(chip: Backend) -> None:
     device = Device(90, chip)
     for _ in range(2):

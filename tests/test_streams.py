@@ -289,7 +289,7 @@ def test_stress(chip: Device) -> None:
     def work(seed: int) -> None:
         torch.npu.set_device(chip.index)
         mine, other = streams[seed % 2], streams[1 - seed % 2]
-        for round in range(1000):
+        for round in range(1150):
             start = float(seed + round % 7)
             with mine:
                 x = torch.full((16, 1 + round % 5), start, device="npu")

@@ -145,8 +145,8 @@ def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
 
 
 def empty_cache() -> None:
-    """Give cached memory of all devices back to their drivers."""
-    for where in opened().devices():
+    """Give cached memory of all devices back to their drivers; opens none."""
+    for where in opened().opened():
         where.empty_cache()
 
 
