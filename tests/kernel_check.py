@@ -73,7 +73,8 @@ def spaces(d: Any) -> Any:
     w = rnd(d, 4, 3, 3, 2, seed=1)
     return [
         F.conv2d(x, w, rnd(d, 4), 2, 1), F.conv_transpose2d(x, w.transpose(0, 1), stride=2, output_padding=1),
-        F.conv1d(x[:, :, 0], w[..., 0], dilation=2), F.conv3d(v, rnd(d, 2, 1, 2, 2, 2), groups=2), F.max_pool2d(x, 3, 2, 1),
+        F.conv1d(x[:, :, 0], w[..., 0], dilation=2), F.conv3d(v, rnd(d, 2, 1, 2, 2, 2), groups=2),
+        F.max_pool2d(x, 3, 2, 1),
         F.avg_pool3d(v, 2), F.interpolate(x, size=(5, 12), mode="bilinear"),
         F.interpolate(x, size=(4, 4), mode="bicubic"),
         F.grid_sample(x, rnd(d, 2, 4, 4, 2), align_corners=False), F.unfold(x, 3, padding=1),

@@ -456,7 +456,7 @@ _settings = settings(
 
 
 @given(data=st.data())
-@settings(_settings, max_examples=20)
+@settings(_settings, max_examples=8)
 def test_a_few_chains(data: Any, device: torch.device, allow_fallback: None) -> None:
     _chain(data, device, (torch.float32, torch.int64), _makers(FEW))
 
