@@ -73,6 +73,12 @@ def test_operands_of_all_kinds(device: torch.device) -> None:
         _same(device, lambda a, number=number: a.mul_(number), a)
 
 
+def test_truth_is_written_into_complex_tensors(device: torch.device) -> None:
+    a, b = _pair(5)
+    _same(device, lambda a, b: a.eq_(b), a, a.clone())
+    _same(device, lambda a, b: a.logical_and_(b).logical_not_(), a, b)
+
+
 def test_infinities_survive_addition(device: torch.device) -> None:
     """A real alpha is no complex factor: the imaginary part of an infinite number stays finite."""
     x = torch.tensor([complex(float("inf"), 1), complex(1, float("-inf"))], device=device)
