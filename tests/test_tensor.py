@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -138,3 +139,22 @@ def test_deepcopy_keeps_shared_memory_shared(device: torch.device) -> None:
     view.add_(1)
     assert twin.tolist() == [0.0, 1.0, 1.0, 1.0]
     assert base.tolist() == [0.0] * 4
+
+
+@pytest.mark.usefixtures("allow_fallback")
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_float8_is_stored_here_and_cast_on_the_cpu(device: torch.device, dtype: torch.dtype) -> None:
+    x = torch.linspace(-3, 3, 7)
+    assert x.to(device).to(dtype).device == device
+    assert x.to(device).to(dtype).float().tolist() == x.to(dtype).float().tolist()
+    assert repr(x.to(device).to(dtype)).startswith("tensor([-3., -2., ")
+
+
+@pytest.mark.usefixtures("allow_fallback")
+def test_sparse_and_quantized_results_are_cpu_tensors(device: torch.device) -> None:
+    x = torch.eye(3, device=device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that quantized tensors will go
+        quantized = torch.quantize_per_tensor(x, 0.5, 0, torch.quint8)
+    assert x.to_sparse().device.type == quantized.device.type == "cpu"
+    assert quantized.dequantize().tolist() == x.to_sparse().to_dense().tolist() == x.tolist()

@@ -23,9 +23,11 @@ def init(
 
     `backends`: adapter names in order of preference ("opencl", "host", ...); default TORCH_FL_BACKENDS, else every
     adapter, best first. `memory_pool`: options of every device's pool, those of `torch_fl.runtime.pool_options`:
-    dict(limit=bytes, fraction=0 to 1, cache_limit=bytes, record_lines=bool); may be changed by a later call. Raises
-    TypeError or ValueError for an option that makes no sense, DeviceError where the device type could not be
-    registered, a name is unknown, no device was found, or devices were already opened with another choice.
+    dict(limit=bytes, fraction=0 to 1, cache_limit=bytes, record_lines=bool); may be changed by a later call.
+    `cuda_compat`: True lets "cuda" mean the virtual device where the machine has no CUDA, "force" also where it has,
+    False gives the name back; None changes nothing. Raises TypeError or ValueError for an option that makes no sense,
+    DeviceError where the device type could not be registered, a name is unknown, no device was found, or devices were
+    already opened with another choice.
     """
     register.ensure()
     names = [backends] if isinstance(backends, str) else list(backends) if backends is not None else None

@@ -123,7 +123,7 @@ class _Crossing:
 
     def to_device(self, tensor: torch.Tensor, device: Device) -> Tensor:
         """An output: a view where it shares a storage with an argument, else a new device tensor."""
-        if tensor.layout != torch.strided or isinstance(tensor, Tensor):
+        if tensor.layout != torch.strided or tensor.is_quantized or isinstance(tensor, Tensor):
             return tensor  # type: ignore[return-value]
         spec = spec_of(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, device)
         cdata = tensor.untyped_storage()._cdata

@@ -56,7 +56,7 @@ def _moved(parameter: nn.Parameter, fn: Fn) -> nn.Parameter:
         moved_grad = None if grad is None else fn(grad)
         try:
             replace_content(parameter, applied.detach())
-            if moved_grad is not None and moved_grad is not grad:
+            if grad is not None and moved_grad is not None and moved_grad is not grad:
                 replace_content(grad, moved_grad.detach())
                 moved_grad = grad
         except RuntimeError:

@@ -259,6 +259,7 @@ def _move(builder: Builder, target: Ref, source: Ref, compute: torch.dtype) -> N
 
 def _cast_dtype(target: torch.dtype, source: torch.dtype) -> torch.dtype:
     """The dtype in which a cast happens: C's own conversion from it to the target gives torch's values."""
+    ctype(target), ctype(source)  # raises Unsupported for float8, which torch promotes to nothing
     if target.is_floating_point and source.is_floating_point:
         return torch.promote_types(target, source)
     return target if target.is_floating_point and source != torch.float64 else source

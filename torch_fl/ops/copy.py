@@ -102,7 +102,7 @@ def copy_kernel(b: Builder, self: Ref, src: Ref) -> None:
         b.fill(self, src)
 
 
-@handler("aten::copy_", "aten::_copy_from")
+@handler("aten::copy_")
 def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
     """self[...] = src wherever the two are (or a number); the copy between chips and host is blocking."""
     if not isinstance(src, torch.Tensor):
@@ -119,6 +119,12 @@ def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Ten
     if type(src) is not Tensor:
         raise NotOurs
     return self.copy_(download(src))
+
+
+@handler("aten::_copy_from")
+def copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """What torch's own copy_ calls on the device: dst[...] = self."""
+    return copy_(dst, self, non_blocking)
 
 
 def write(target: Tensor, source: torch.Tensor) -> None:
