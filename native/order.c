@@ -108,14 +108,14 @@ kernel middle(in E e, in T x, out T values, out long indices, long n, int skip, 
   indices[line_start(row, mi)] = at;
 }
 
-// The most frequent element of each sorted line, the smallest of several, and where it was seen last. NaN equals NaN here.
+// The most frequent element of each sorted line, the smallest of several, and where it was seen last. NaN equals nothing.
 kernel mode(in E e, in T x, out T values, out long indices, long n, Layout1 mx, Layout1 mv, Layout1 mi, long sx) {
   const IDX row = GID0, ax = line_start(row, mx);
   IDX best = 0, count = 0, run = 0;
   T_acc last = 0;
   for (IDX k = 0; k < n; ++k) {
     const T_acc v = T_load(x[ax + AT(e[row * n + k]) * sx]);
-    run = k > 0 && (v == last || (!IS_NUMBER(v) && !IS_NUMBER(last))) ? run + 1 : 1;
+    run = k > 0 && v == last ? run + 1 : 1;
     last = v;
     if (run > count) {
       count = run;

@@ -74,11 +74,11 @@ def _check_dtypes(func: Any, entry: Kernel, inferred: Inferred, functional: Infe
     if all(there == made for there, made in pairs):
         return
     rejection.check_out(func, args, kwargs)
+    if not entry.elementwise and any(p.is_out for p in params_of(func)):
+        raise Unsupported("out= of another dtype than the result's")
     for there, made in pairs:
         if not torch.can_cast(made, there):
             raise RuntimeError(f"result type {made} can't be cast to the desired output type {there}")
-    if not entry.elementwise and any(p.is_out for p in params_of(func)):
-        raise Unsupported("out= of another dtype than the result's")
 
 
 def _natural(

@@ -13,12 +13,18 @@ from ..registry import handler
 
 _ATEN = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_NO_DERIVATIVE = (
+    "matmul(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+    "requires grad."
+)
 _library: Any = torch.library.Library("aten", "IMPL")
 
 
 @handler("aten::matmul.out")
 def matmul_out(self: torch.Tensor, other: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
     """matmul; where torch folds batches it asks whether a view of `out` shares its storage."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (self, other, out)):
+        raise RuntimeError(_NO_DERIVATIVE)
     if max(self.dim(), other.dim()) > 2:
         return _ATEN.clone.out(torch.matmul(self, other), out=out)  # type: ignore[no-any-return]
     return _ATEN.matmul.out._op_dk(_COMPOSITE, self, other, out=out)  # type: ignore[no-any-return]
