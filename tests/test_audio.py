@@ -30,13 +30,13 @@ def torchcrepe(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The package. It needs torchaudio to read files, which is not done here, and which must fit torch."""
     try:
         import torchaudio  # noqa: F401
-    except OSError:
+    except (ImportError, OSError):
         for name in [n for n in sys.modules if n.partition(".")[0] == "torchaudio"]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "torchaudio", types.ModuleType("torchaudio"))
-    except ImportError:
-        pass
-    return pytest.importorskip("torchcrepe")
+    return pytest.importorskip(
+        "torchcrepe", reason="PyPI's torchaudio, which it depends on, needs a CUDA build of torch"
+    )
 
 
 def test_pitch(device: torch.device, torchcrepe: Any) -> None:
