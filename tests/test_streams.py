@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -202,11 +203,11 @@ def test_a_freed_buffer_is_not_reused_too_early(chip: Device, stream: torch.Stre
     stream.wait_stream(torch.npu.current_stream())
     _hold(stream)
     with stream:
-        copy = source * 2
+        double = source * 2
     del source
     for _ in range(3):
         torch.full((100,), -1.0, device="npu")
-    assert copy.tolist() == [6.0] * 100
+    assert double.tolist() == [6.0] * 100
 
 
 def test_a_stream_reuses_its_own_buffers(chip: Device, stream: torch.Stream) -> None:
@@ -315,3 +316,32 @@ def test_stress(chip: Device) -> None:
     torch.npu.synchronize(chip.index)
     assert not any(t.is_alive() for t in threads)
     assert wrong == []
+
+
+@pytest.mark.device
+def test_threads_train_on_their_streams(chip: Device) -> None:
+    start = torch.nn.Linear(8, 8)
+
+    def train(model: torch.nn.Module) -> torch.Tensor:
+        x = torch.ones(4, 8, device=model.weight.device)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(30):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+        return model.weight.detach()
+
+    def work(found: list[torch.Tensor]) -> None:
+        with torch.npu.stream(torch.npu.Stream(chip.index)):
+            found.append(train(copy.deepcopy(start).to("npu")).cpu())
+
+    found: list[torch.Tensor] = []
+    threads = [threading.Thread(target=work, args=(found,)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(120)
+    assert len(found) == 4
+    want = train(copy.deepcopy(start))
+    for weight in found:
+        torch.testing.assert_close(weight, want)
