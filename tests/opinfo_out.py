@@ -44,7 +44,8 @@ def _check(entry: Any, sample: Any, compare: Comparison, what: str, result: Any)
         compare = compare.of_widened()
     else:
         theirs = _expected(result, theirs, outs, here, what in RESIZED)
-    compare.same(ours, theirs, what=f"out= {what}", strides=what != "of a wrong size")
+    # torch's own kernels differ in the strides they give a resized tensor: row-major, or the functional form's
+    compare.same(ours, theirs, what=f"out= {what}", strides=what not in RESIZED)
     if what in RESIZED or compare.ties:  # the memory of a resized tensor is not what it was, that of ties not defined
         there.bases = there.bases[: -len(list(tensors_in([outs])))]
     compare.same_memory(here, there)
