@@ -64,7 +64,7 @@ def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     from . import survive
-    from .compat import accelerator, dlpack, libraries, module_apply, npu, pinned, storage, streams
+    from .compat import accelerator, dlpack, libraries, module_apply, npu, pinned, storage, stream_choice
     from .runtime import random, settings
 
     guard = survive.DeviceGuard()
@@ -81,7 +81,7 @@ def _register() -> None:
     _libraries.extend([everything, aten, guard, *pinned.install()])
     survive.install()
     random.install()
-    streams.install()
+    stream_choice.install()
     module_apply.patch_module_apply()
     accelerator.install()
     dlpack.install()

@@ -1,8 +1,7 @@
-"""`torch.npu.Stream` and `Event`, and `torch.Stream` and `torch.Event` for this device type.
+"""`torch.npu.Stream` and `torch.npu.Event`, and which stream is current.
 
 torch answers for streams in C++ from a device guard, and a guard written in Python knows one stream per device. So
-streams and events of ours are Python subclasses that carry their own state; to C++ a stream is its id. `torch.Stream`
-and `torch.Event` become classes that make the right one; isinstance and all other devices are unchanged.
+streams and events of ours are Python subclasses that carry their own state; to C++ a stream is its id.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import Any
 import torch
 
 from .. import names
-from .which import DeviceLike, device_of, index_of
+from .which import DeviceLike, device_of
 
 _BaseStream: Any = torch._C.Stream
 _BaseEvent: Any = torch._C.Event
-_TYPE: int = torch._C._autograd.DeviceType.PrivateUse1.value
+TYPE: int = torch._C._autograd.DeviceType.PrivateUse1.value
 
 
 class Stream(_BaseStream):  # type: ignore[misc]
@@ -37,7 +36,7 @@ class Stream(_BaseStream):  # type: ignore[misc]
 
     @classmethod
     def _of(cls, lane: Any) -> Stream:
-        made = _BaseStream.__new__(cls, stream_id=lane.id, device_index=lane.device.index, device_type=_TYPE)
+        made = _BaseStream.__new__(cls, stream_id=lane.id, device_index=lane.device.index, device_type=TYPE)
         made._lane, made._before = lane, []
         return made  # type: ignore[no-any-return]
 
@@ -202,7 +201,7 @@ def lane_of(stream: Any) -> Any:
         return device_of(None).streams.current()
     if isinstance(stream, Stream):
         return stream._lane
-    if getattr(stream, "device_type", None) != _TYPE:
+    if getattr(stream, "device_type", None) != TYPE:
         raise ValueError(f"Expected a stream of an npu device, but got: {stream}")
     return device_of(stream.device_index).streams.at(stream.stream_id)
 
@@ -228,59 +227,3 @@ def current_stream(device: DeviceLike = None) -> Stream:
 def default_stream(device: DeviceLike = None) -> Stream:
     """The stream of everything that names none."""
     return Stream._of(device_of(device).streams.default)
-
-
-# -- torch.Stream and torch.Event ----------------------------------------------------------------------------------
-def _is_ours(device: Any) -> bool:
-    """Whether a device argument of torch.Stream or torch.Event means our device type."""
-    if device is None or isinstance(device, int):
-        found = torch._C._accelerator_getAccelerator()
-        return found is not None and found.type == "npu"
-    return names.is_ours(torch.device(device))
-
-
-class _Chooser(type(_BaseStream)):  # type: ignore[misc]
-    """Makes `torch.Stream(...)` choose the class, and keeps isinstance and issubclass as they were."""
-
-    _base: Any
-    _make: Any
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        make = cls.__dict__.get("_make")
-        if make is None:  # somebody's subclass
-            return super().__call__(*args, **kwargs)
-        return make(*args, **kwargs)
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        base = cls.__dict__.get("_base")
-        return super().__instancecheck__(instance) if base is None else isinstance(instance, base)
-
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        base = cls.__dict__.get("_base")
-        return super().__subclasscheck__(subclass) if base is None else issubclass(subclass, base)
-
-
-def _make_stream(*args: Any, **kwargs: Any) -> Any:
-    ids = dict(zip(("stream_id", "device_index", "device_type"), args)) if len(args) == 3 else kwargs
-    if "device_type" in ids:
-        return Stream(**ids) if ids["device_type"] == _TYPE else _BaseStream(*args, **kwargs)
-    device = args[0] if args else kwargs.get("device")
-    if not _is_ours(device):
-        return _BaseStream(*args, **kwargs)
-    return Stream(index_of(device), kwargs.get("priority", 0))
-
-
-def _make_event(*args: Any, **kwargs: Any) -> Any:
-    device = args[0] if args else kwargs.pop("device", None)
-    if not _is_ours(device):
-        return _BaseEvent(*(args or (device,)), **kwargs)
-    return Event(*args[1:], **kwargs)
-
-
-def install() -> None:
-    """Put the choosing classes in the place of `torch.Stream` and `torch.Event`; once."""
-    if torch.Stream is not _BaseStream:
-        return
-    for name, base, make in (("Stream", _BaseStream, _make_stream), ("Event", _BaseEvent, _make_event)):
-        about = {"__doc__": base.__doc__, "__module__": "torch", "__qualname__": name, "_base": base}
-        setattr(torch, name, _Chooser(name, (base,), {**about, "_make": staticmethod(make)}))
