@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from .errors import Unsupported
-from .spec import Ints, contiguous_strides, is_row_major
+from .spec import Ints, contiguous_strides, extent_of, is_row_major
 
 MAX_RANK = 8
 """Dimensions a Layout holds; as in native/prelude.h."""
@@ -35,6 +35,11 @@ class Ref:
     def numel(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to one past the last that the layout reaches; 0 if empty."""
+        return extent_of(self.shape, self.strides)
 
     @property
     def ndim(self) -> int:
@@ -145,6 +150,11 @@ class Layout:
 
     sizes: Ints
     strides: tuple[Ints, ...]
+
+    @staticmethod
+    def of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Layout:
+        """From any sequences, as `merge` returns them."""
+        return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
 
     def pack(self, wide: bool) -> bytes:
         """The bytes of the C struct."""

@@ -25,6 +25,11 @@ def contiguous_strides(shape: Ints) -> Ints:
     return tuple(reversed(strides))
 
 
+def extent_of(shape: Ints, strides: Ints) -> int:
+    """Elements from the first to one past the last that a layout reaches; 0 if empty."""
+    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
+
+
 def is_row_major(shape: Ints, strides: Ints) -> bool:
     """Whether elements lie in row-major order without gaps; strides of dimensions of size 1 do not matter."""
     step = 1
@@ -53,9 +58,7 @@ class Spec:
     @cached_property
     def extent(self) -> int:
         """Elements from the first to one past the last that the layout reaches; 0 if empty."""
-        if self.numel == 0:
-            return 0
-        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides))
+        return extent_of(self.shape, self.strides)
 
     @cached_property
     def is_contiguous(self) -> bool:

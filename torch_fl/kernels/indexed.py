@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -81,9 +82,9 @@ def emit_gather(b: Builder, out: Ref, source: Ref, index: Index) -> None:
     sizes, strides = merge(out.shape, [out.strides, looped.strides, index.ref.strides])
     defines = {**b.types(T=out.dtype, TI=index.ref.dtype), **_inner(strides, "m")}
     items, chunk = b.split(out.numel)
-    layout = _layout(sizes, strides)
+    layout = Layout.of(sizes, strides)
     whole = replace(source, dtype=looped.dtype, offset=looped.offset)
-    arguments = [out, whole, index.ref, b.guard(), out.numel, chunk, layout, *_numbers(index)]
+    arguments: list[Any] = [out, whole, index.ref, b.guard(), out.numel, chunk, layout, *_numbers(index)]
     b.launch("index.c", "gather", items, arguments, defines)
 
 
@@ -111,7 +112,7 @@ def emit_scatter(
         return
     source = source.expand(index.ref.shape)
     if target.dtype in _HALVES and reduce in ("sum", "prod") and _crowded(source, target):
-        room = b.temp((_extent(target),), torch.float32).as_strided(target.shape, target.strides)
+        room = b.temp((target.extent,), torch.float32).as_strided(target.shape, target.strides)
         b.copy(room, target)
         emit_scatter(b, room, b.cast(source, torch.float32), index, serial, reduce, skip)
         b.copy(target, room)
@@ -126,22 +127,35 @@ def emit_scatter(
     elif not b.is_cpu and dtype in _ATOMIC:
         serial = ()
         defines |= {"ATOMIC": 1, **_ATOMIC[dtype]}
-    shape = source.shape
+    whole = replace(target, dtype=dtype, offset=looped.offset)
+    _launch_scatter(b, (whole, looped), source, index, serial, defines, skip)
+
+
+def _launch_scatter(
+    b: Builder,
+    target: tuple[Ref, Ref],
+    source: Ref,
+    index: Index,
+    serial: Sequence[int],
+    defines: dict[str, object],
+    skip: int,
+) -> None:
+    """Work-items over all dimensions but `serial`, which each walks; `target` is the tensor and its loop's strides."""
+    whole, looped = target
+    shape, refs = source.shape, (looped, source, index.ref)
     ser = [d for d in serial if shape[d] != 1]
     par = [d for d in range(len(shape)) if d not in serial]
-    refs = (looped, source, index.ref)
     par_sizes, par_strides = merge([shape[d] for d in par], [[r.strides[d] for d in par] for r in refs])
     ser_sizes, ser_strides = _in_order([shape[d] for d in ser], [[r.strides[d] for d in ser] for r in refs[1:]])
-    total, steps = _product(par_sizes), _product(ser_sizes)
+    total, steps = prod(par_sizes), prod(ser_sizes)
     if total * steps == 0:
         return
-    defines |= _inner(par_strides, "par")
     items, chunk = b.split(total, max(64, 4096 // steps))
-    arguments = [
-        replace(target, dtype=dtype, offset=looped.offset), source, index.ref, b.guard(), total, chunk, steps,
-        _layout(par_sizes, par_strides), _layout(ser_sizes, ser_strides), *_numbers(index), skip,
+    arguments: list[Any] = [
+        whole, source, index.ref, b.guard(), total, chunk, steps,
+        Layout.of(par_sizes, par_strides), Layout.of(ser_sizes, ser_strides), *_numbers(index), skip,
     ]  # fmt: skip
-    b.launch("scatter.c", "scatter", items, arguments, defines)
+    b.launch("scatter.c", "scatter", items, arguments, {**defines, **_inner(par_strides, "par")})
 
 
 def emit_linear(b: Builder, op: str, indices: Sequence[Ref], sizes: Sequence[int], strides: Sequence[int]) -> Ref:
@@ -152,7 +166,19 @@ def emit_linear(b: Builder, op: str, indices: Sequence[Ref], sizes: Sequence[int
     for k, (ref, size, stride) in enumerate(zip(indices, sizes, strides)):
         merged, steps = merge(shape, [at.strides, ref.strides])
         code = code_of(op, k)
-        arguments = [at, ref, b.guard(), at.numel, chunk, _layout(merged, steps), size, stride, 1, code, k == 0]
+        arguments: list[Any] = [
+            at,
+            ref,
+            b.guard(),
+            at.numel,
+            chunk,
+            Layout.of(merged, steps),
+            size,
+            stride,
+            1,
+            code,
+            k == 0,
+        ]
         b.launch("offsets.c", "linear", items, arguments, b.types(TI=ref.dtype))
     return at
 
@@ -171,18 +197,10 @@ def _check_sizes(a: Ref, b: Ref) -> None:
         raise Unsupported(f"elements of {a.dtype} moved into {b.dtype}")
 
 
-def _extent(ref: Ref) -> int:
-    return 1 + sum((n - 1) * s for n, s in zip(ref.shape, ref.strides)) if ref.numel else 0
-
-
 _ATOMIC = {
     torch.float32: {"FROM_BITS(u)": "bits_to_f32(u)", "TO_BITS(v)": "f32_to_bits(v)"},
     torch.int32: {"FROM_BITS(u)": "((int)(u))", "TO_BITS(v)": "((uint)(v))"},
 }
-
-
-def _layout(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Any:
-    return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
 
 
 def _numbers(index: Index) -> list[int]:
@@ -202,13 +220,6 @@ def _in_order(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[l
 
     sizes, merged = merge(shape, [contiguous_strides(tuple(shape)), *strides])
     return sizes, merged[1:]
-
-
-def _product(sizes: Sequence[int]) -> int:
-    n = 1
-    for s in sizes:
-        n *= s
-    return n
 
 
 def _raw(first: Ref, second: Ref, index: Index) -> tuple[Ref, Ref, Index]:

@@ -18,17 +18,13 @@ Place = tuple[Any, int, "Ref"]
 """A Ref at replay: handle, offset in elements, and its metadata."""
 
 
-def _extent(ref: Ref) -> int:
-    return 1 + sum((n - 1) * s for n, s in zip(ref.shape, ref.strides)) if ref.numel else 0
-
-
 def emit_plain_copy(builder: Builder, target: Ref, source: Ref | Value | float | int | bool) -> None:
     """target[...] = source (a tensor or a number), broadcast and cast."""
     backend = builder.device.backend
 
     def read(place: Place) -> tuple[torch.Tensor, memoryview]:
         handle, offset, ref = place
-        flat = torch.empty(_extent(ref), dtype=ref.dtype, device="cpu")
+        flat = torch.empty(ref.extent, dtype=ref.dtype, device="cpu")
         raw = flat.view(torch.uint8).numpy().data
         backend.copy_d2h(raw, handle, offset * ref.dtype.itemsize)
         return flat.as_strided(ref.shape, ref.strides), raw

@@ -173,7 +173,7 @@ def _emit_walk(
     defines |= {f"EXPR_{n}": f"({o[1]})" for n, o in outs.items()}
     total = next(iter(walked.values())).numel
     items, chunk = builder.split(total)
-    bound = Layout(tuple(sizes), tuple(tuple(s) for s in strides))
+    bound = Layout.of(sizes, strides)
     builder.launch(text, "pointwise", items, [*walked.values(), *numbers.values(), total, chunk, bound], defines)
 
 

@@ -105,12 +105,7 @@ class _Walk:
         red_other = self.red_other.strides if self.red_other is not None else red_zero
         kept = merge(self.kept.shape, [self.kept.strides, out.strides, shift, other])
         red = merge(self.red.shape, [self.red.strides, red_other])
-        return layout_of(*kept), layout_of(*red)
-
-
-def layout_of(sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Layout:
-    """A Layout of what `merge` returns."""
-    return Layout(tuple(sizes), tuple(tuple(s) for s in strides))
+        return Layout.of(*kept), Layout.of(*red)
 
 
 def emit_reduce(

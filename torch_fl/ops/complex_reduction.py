@@ -15,10 +15,11 @@ from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.pointwise import complex_parts
 from ..kernels.reduce import MEAN, SUM, Reduction, emit_reduce, reduced_dims
-from ..refs import Ref, Value
+from ..refs import Ref
 from ..registry import COMPLEX, Kernel, add_kernel, find_overload, kernel
 from ..schema import params_of
 from .complex import run_complex
+from .reduction import degrees_of_freedom
 
 
 def _check(*refs: Ref) -> None:
@@ -142,9 +143,6 @@ def _variance(b: Builder, self: Ref, dim: Any, correction: Any, end: str, mean: 
     _check(self)
     dims = reduced_dims(self.ndim, dim)
     kept = [1 if d in dims else n for d, n in enumerate(self.shape)]
-    count = 1
-    for d in dims:
-        count *= self.shape[d]
     center = b.temp(kept, self.dtype)
     parts = complex_parts(self)
     emit_reduce(b, complex_parts(center), parts, dims, MEAN, parts.dtype)
@@ -153,10 +151,7 @@ def _variance(b: Builder, self: Ref, dim: Any, correction: Any, end: str, mean: 
     squares = b.temp(self.shape, parts.dtype)
     run_complex(b, "c_square(c_sub(self, center))", {"self": self, "center": center}, out=squares)
 
-    def divisor(c: float) -> float:
-        return max(0.0, count - float(c))
-
-    freedom = correction.map(divisor, float) if isinstance(correction, Value) else divisor(1)
+    freedom = degrees_of_freedom(self, dims, correction)
     emit_reduce(b, b.out(0), squares, dims, Reduction(end=end), parts.dtype, None, freedom)
 
 

@@ -124,7 +124,7 @@ def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Ten
 @handler("aten::_copy_from")
 def copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     """What torch's own copy_ calls on the device: dst[...] = self."""
-    return copy_(dst, self, non_blocking)
+    return copy_(dst, self, non_blocking)  # type: ignore[no-any-return]
 
 
 def write(target: Tensor, source: torch.Tensor) -> None:

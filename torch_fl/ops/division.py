@@ -36,7 +36,7 @@ def _forbid_zero(b: Builder, divisor: Any) -> None:
     ref = raw_bits(divisor)
     sizes, strides = merge(ref.shape, [ref.strides])
     items, chunk = b.split(ref.numel)
-    layout = Layout(tuple(sizes), (tuple(strides[0]),))
+    layout = Layout.of(sizes, strides[:1])
     b.launch("zeros.c", "zeros", items, [ref, b.guard(), ref.numel, chunk, code_of("division"), layout],
              b.types(T=ref.dtype))  # fmt: skip
 

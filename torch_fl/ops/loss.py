@@ -13,9 +13,9 @@ from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.norm import compute_dtype
 from ..kernels.pointwise import emit, merge
-from ..kernels.reduce import SUM, Reduction, emit_reduce, layout_of
+from ..kernels.reduce import SUM, Reduction, emit_reduce
 from ..kernels.types import ctype
-from ..refs import Ref
+from ..refs import Layout, Ref
 from ..registry import kernel
 from ..runtime.guard import code_of
 
@@ -44,7 +44,7 @@ def nll_loss(b: Builder, self: Ref, target: Ref, weight: Ref | None, reduction: 
         raise Unsupported("no classes")
     term = b.out(0) if reduction == NONE else b.temp(target.shape, acc)
     share = b.temp(target.shape if reduction != NONE else (1,), acc)
-    layout = layout_of(*merge(target.shape, [x.strides, target.strides, term.strides]))
+    layout = Layout.of(*merge(target.shape, [x.strides, target.strides, term.strides]))
     defines = _nll_defines(b, acc, weight, T=self.dtype, INDEX=target.dtype, U=term.dtype)
     defines |= {"SHARES": int(reduction != NONE)}
     items, chunk = b.split(target.numel)
@@ -94,7 +94,7 @@ def nll_loss_backward(
     if not classes:
         return
     grad = grad_output if reduction == NONE else grad_output.expand(target.shape)
-    layout = layout_of(*merge(target.shape, [grad.strides, target.strides, dx.strides]))
+    layout = Layout.of(*merge(target.shape, [grad.strides, target.strides, dx.strides]))
     dtypes = {"T": grad.dtype, "INDEX": target.dtype, "U": out.dtype, "S": total_weight.dtype}
     defines = _nll_defines(b, acc, weight, **dtypes) | {"MEAN": int(reduction == MEAN)}
     items, chunk = b.split(target.numel)

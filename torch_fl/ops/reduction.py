@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -222,19 +224,23 @@ def argmin(b: Builder, self: Ref, dim: int | None) -> None:
 def _moments(b: Builder, self: Ref, dim: Any, correction: Any, end: str, out: Ref, mean: Ref | None = None) -> None:
     """Two passes: the mean, then the squared distances to it, divided by max(0, count - correction)."""
     dims, acc = reduced_dims(self.ndim, dim), accumulator(self.dtype)
-    count = 1
-    for d in dims:
-        count *= self.shape[d]
     center = b.temp([n for d, n in enumerate(self.shape) if d not in dims], acc)
     emit_reduce(b, center, self, dims, MEAN, acc)
     if mean is not None:
         b.copy(mean, center.view(*mean.shape))
 
+    how = Reduction(map="(v - s) * (v - s)", end=end)
+    emit_reduce(b, out, self, dims, how, acc, center, degrees_of_freedom(self, dims, correction))
+
+
+def degrees_of_freedom(self: Ref, dims: Sequence[int], correction: Value | None) -> Any:
+    """max(0, count - correction) for the elements of `dims`; the correction is a launch-time number, 1 by default."""
+    count = prod(self.shape[d] for d in dims)
+
     def divisor(c: float) -> float:
         return max(0.0, count - float(c))
 
-    freedom = correction.map(divisor, float) if isinstance(correction, Value) else divisor(1)
-    emit_reduce(b, out, self, dims, Reduction(map="(v - s) * (v - s)", end=end), acc, center, freedom)
+    return correction.map(divisor, float) if isinstance(correction, Value) else divisor(1)
 
 
 @kernel("aten::var.correction")

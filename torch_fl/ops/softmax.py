@@ -36,7 +36,7 @@ def _along(b: Builder, direction: str, refs: Sequence[Ref], dim: int, logarithm:
     if columns:
         units = -(-sizes[0] // tile) * (units // sizes[0]) if units else 0
     items, chunk = b.split(units, max(1, _GRAIN // max(1, n * (tile if columns else 1))))
-    layout = Layout(tuple(sizes), tuple(map(tuple, strides)))
+    layout = Layout.of(sizes, strides)
     walk = "columns" if columns else "rows"
     text = read_native("fastmath.h") + read_native("softmax.h") + read_native(f"softmax_{walk}.c")
     b.launch(text, f"{direction}_{walk}", items, [*refs, units, chunk, n, *steps, layout], defines)
