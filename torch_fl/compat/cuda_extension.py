@@ -5,13 +5,10 @@ The module takes a third of a second to import, so it is not imported for this: 
 
 from __future__ import annotations
 
-import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any
 
 from ..errors import message
+from .after_import import AfterImport
 from .patches import Patch, Patches
 
 MODULE = "torch.utils.cpp_extension"
@@ -35,45 +32,15 @@ def _change(module: Any) -> None:
     _patches.apply(Patch(module, "CUDA_HOME", None))
 
 
-class _Changing(Loader):
-    """Loads a module as its own loader does, then changes it."""
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """The module object, as the module's own loader makes it."""
-        return self.loader.create_module(spec)  # type: ignore[no-any-return]
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the module; change it while `cuda` still means our device."""
-        self.loader.exec_module(module)
-        if _FINDER in sys.meta_path:
-            _change(module)
-
-
-class _Finder(MetaPathFinder):
-    """Finds the one module, with the loader above."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """None for every other module."""
-        spec = PathFinder.find_spec(name, path) if name == MODULE else None
-        if spec is not None:
-            spec.loader = _Changing(spec.loader)
-        return spec
-
-
-_FINDER = _Finder()
+_WAITING = AfterImport({MODULE: _change})
 
 
 def install() -> None:
     """Change the module if it is there, else when it comes."""
-    sys.meta_path.insert(0, _FINDER)
-    if MODULE in sys.modules:
-        _change(sys.modules[MODULE])
+    _WAITING.install()
 
 
 def remove() -> None:
     """Put everything back."""
-    sys.meta_path.remove(_FINDER)
+    _WAITING.remove()
     _patches.undo()

@@ -7,38 +7,10 @@ vendor's package before they believe in a device type, Lightning looks names up 
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
-
-class _AfterImport:
-    """A finder on sys.meta_path that runs a function on a module right after its own code has run."""
-
-    def __init__(self, wanted: Mapping[str, Callable[[ModuleType], None]]) -> None:
-        self.wanted = wanted
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """The module's own spec, with a loader that calls us back; None for all other modules."""
-        then = self.wanted.get(name)
-        spec = PathFinder.find_spec(name, path, target) if then else None
-        if spec is None or spec.loader is None or then is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            try:
-                then(module)
-            except Exception as error:  # noqa: BLE001 - another release of the library: it works as without us
-                from ..telemetry.log import logger
-
-                logger.info("%s does not know the virtual device: %r", name, error)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+from .after_import import AfterImport, Change
 
 
 def _teach_accelerate(imports: ModuleType) -> None:
@@ -72,7 +44,7 @@ def _teach_lightning(accelerators: ModuleType) -> None:
     accelerators.AcceleratorRegistry.register("npu", made, description="virtual device of torch_fl")
 
 
-_TEACH: Mapping[str, Callable[[ModuleType], None]] = {
+_TEACH: Mapping[str, Change] = {
     "accelerate.utils.imports": _teach_accelerate,
     "transformers.training_args": _teach_transformers,
     "transformers.trainer": _teach_transformers,
@@ -85,7 +57,4 @@ _TEACH: Mapping[str, Callable[[ModuleType], None]] = {
 
 def install() -> None:
     """Wait for the libraries; done once, at registration."""
-    late: dict[str, Any] = {name: sys.modules[name] for name in _TEACH if name in sys.modules}
-    for name, module in late.items():
-        _TEACH[name](module)
-    sys.meta_path.insert(0, _AfterImport(_TEACH))
+    AfterImport(_TEACH).install()
