@@ -156,12 +156,16 @@ class Report:
         return "\n".join([*lines, f"programs compiled by one worker: {self.compiled}"])
 
 
+def _usual(group: str, dtype: str) -> bool:
+    return group == "forward" or dtype == "float32" or (dtype == "complex64" and opinfo.GROUPS[group].derivatives)
+
+
 def main(dtypes: Sequence[str]) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(description="Check ops on the device against the CPU with torch's OpInfo samples.")
     parser.add_argument("names", nargs="*", help="entries, default all")
     parser.add_argument("--groups", default=",".join(opinfo.GROUPS))
-    parser.add_argument("--dtypes", default=",".join(dtypes))
+    parser.add_argument("--dtypes", help="default: all for the forward group, float32 and complex gradients for others")
     parser.add_argument("--backend", default=os.environ["TORCH_FL_BACKENDS"], help="adapter, default opencl")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--count", type=int, help="samples per node")
@@ -170,8 +174,8 @@ def main(dtypes: Sequence[str]) -> int:
     chosen = [
         (node, args.count)
         for group in args.groups.split(",")
-        for dtype in args.dtypes.split(",")
-        if group == "forward" or dtype == "float32" or (dtype == "complex64" and opinfo.GROUPS[group].derivatives)
+        for dtype in (args.dtypes.split(",") if args.dtypes else dtypes)
+        if args.dtypes or _usual(group, dtype)
         for node in opinfo.nodes(group, dtype)
         if not args.names or node.name in args.names
     ]
