@@ -1,6 +1,6 @@
 """A program to run under Oclgrind, which watches each access of each work-item: `oclgrind python -m kernel_check gpu`.
 
-It runs a few sizes around the edges of tiles, and the named cases of `fault_cases.py`, on the simulated device; what
+It runs a few sizes around the edges of tiles, and the named cases of `faults`, on the simulated device; what
 Oclgrind has to say goes to its log. The first argument is the shape of the kernels: `gpu` (one element per work-item)
 or `cpu` (blocks and vectors); more arguments name the cases, `all` means every one.
 """
@@ -15,10 +15,10 @@ from typing import Any
 
 os.environ["TORCH_FL_BACKENDS"] = "opencl"
 
-import fault_cases
+import faults
 import torch
 import torch_fl.backends.opencl as adapter
-from fault_cases import arange, ints, rnd
+from faults import arange, ints, rnd
 
 from torch_fl import set_fallback
 
@@ -115,8 +115,8 @@ def embeddings(d: Any) -> Any:
     q = rnd(d, 1, 2, 9, 8).requires_grad_()
     full = F.scaled_dot_product_attention(q, q, q, is_causal=True)
     return [
-        fault_cases.grads(F.embedding(at, w), w), fault_cases.grads(F.embedding_bag(at, w, ints(d, 0, 2, 2)), w),
-        fault_cases.grads(full, q), F.one_hot(at, 7), torch.cdist(rnd(d, 5, 3), rnd(d, 4, 3)),
+        faults.grads(F.embedding(at, w), w), faults.grads(F.embedding_bag(at, w, ints(d, 0, 2, 2)), w),
+        faults.grads(full, q), F.one_hot(at, 7), torch.cdist(rnd(d, 5, 3), rnd(d, 4, 3)),
         arange(d, 4, 70).t().contiguous(),
     ]  # fmt: skip
 
@@ -124,7 +124,7 @@ def embeddings(d: Any) -> Any:
 EDGES: dict[str, Callable[[Any], Any]] = {
     f.__name__: f for f in (products, lines, spaces, random_numbers, training, embeddings)
 }
-CASES = {**EDGES, **fault_cases.CASES}
+CASES = {**EDGES, **faults.CASES}
 
 
 def _kind(shape: str) -> Callable[..., str]:

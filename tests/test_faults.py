@@ -1,6 +1,6 @@
 """Faults of the kinds publicly reported for other backends of torch: none of them is here.
 
-`fault_cases.py` holds what can be compared with the CPU; here is what has to be looked at: memory, errors, random
+`faults` holds what can be compared with the CPU; here is what has to be looked at: memory, errors, random
 numbers, copies, devices.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fault_cases import CASES, rnd
+from faults import CASES, rnd
 from torch.testing import assert_close
 
 pytestmark = pytest.mark.device  # each case compiles kernels of its own

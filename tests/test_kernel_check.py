@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from fault_cases import CASES
+from faults import CASES
 
 from torch_fl.runtime.devices import devices
 
