@@ -13,16 +13,14 @@ import torch
 
 from .errors import KernelError, Unsupported, message
 from .infer import Inferred, Out
+from .kernel_args import kernel_argument, needs_wide
 from .kernels import source as sources
-from .kernels.types import ctype, pack
+from .kernels.types import ctype
 from .plan import Plan, Step
 from .refs import Layout, Ref, Value
-from .runtime.adapter import BufferArg, KernelArg, ValueArg
 from .runtime.devices import Buffer, Device
 from .spec import Spec, contiguous_strides, spec_of
 from .tensor import Tensor
-
-INT_LIMIT = 2**31 - 1
 
 
 class Builder:
@@ -125,6 +123,16 @@ class Builder:
         self.copy(copy, ref)
         return copy
 
+    def row_major(self, out: Ref, dtype: torch.dtype | None = None) -> Ref:
+        """Where a kernel that writes row-major (and `dtype`) makes `out`: there if it is so, else a temporary."""
+        dtype = dtype or out.dtype
+        return out if out.is_contiguous and out.dtype == dtype else self.temp(out.shape, dtype)
+
+    def deliver(self, out: Ref, made: Ref) -> None:
+        """Bring what was made in place of `out` there."""
+        if made is not out:
+            self.copy(out, made)
+
     def reshape(self, ref: Ref, *shape: int) -> Ref:
         """A view as `shape` where possible, else of a row-major copy."""
         try:
@@ -212,10 +220,10 @@ class Builder:
             raise KernelError(message(f"there is no kernel {name!r} in this source", because=f"{sources.parse(text)}"))
         if len(kernel.params) != len(args):
             raise KernelError(f"kernel {name} takes {len(kernel.params)} arguments, got {len(args)}")
-        wide = self._needs_wide(args, full)
+        wide = needs_wide(args, full)
         macros = {"IDX": "long" if wide else "int", **(defines or {})}
         program = self.device.program(text, macros)
-        bound = [self._argument(p, a, macros, wide) for p, a in zip(kernel.params, args)]
+        bound = [kernel_argument(p, a, macros, wide) for p, a in zip(kernel.params, args)]
         self.steps.append(self._rescaled(self.device.backend.bind(program, name, full, bound), args))
         self.n_launches += 1
 
@@ -252,31 +260,6 @@ class Builder:
         self.steps.append(step)
         self.n_launches += 1
 
-    def _needs_wide(self, args: Sequence[Any], grid: tuple[int, ...]) -> bool:
-        reach = list(grid)
-        for a in args:
-            if isinstance(a, Ref):
-                reach.append(1 + sum((n - 1) * abs(s) for n, s in zip(a.shape, a.strides)))
-            elif isinstance(a, Layout):
-                reach.append(a.largest)
-        return max(reach) > INT_LIMIT
-
-    def _argument(self, param: sources.Param, arg: Any, macros: Mapping[str, object], wide: bool) -> KernelArg:
-        if isinstance(arg, Ref):
-            if not param.access:
-                raise KernelError(f"parameter {param.name} is a scalar, got a tensor")
-            return BufferArg(arg.slot, arg.offset, arg.dtype.itemsize)
-        if param.access:
-            raise KernelError(f"parameter {param.name} is a buffer, got {arg!r}")
-        if isinstance(arg, Layout):
-            return arg.pack(wide)
-        kind = str(macros.get(param.ctype, param.ctype))
-        if getattr(arg, "kind", type(arg)) is complex:
-            raise Unsupported("a complex number")
-        if isinstance(arg, Value):
-            return ValueArg(_packer(kind, arg.get))
-        return pack(kind, arg)
-
     # -- the end -----------------------------------------------------------------------------------------------
     def finish(self) -> Plan:
         """The plan of what was recorded."""
@@ -291,19 +274,3 @@ class Builder:
             else:
                 results.append((self.out(i).slot, out.spec, 0))
         return Plan(self, results)
-
-
-def _packer(kind: str, get: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], bytes]:
-    seen: list[Any] = [None, b""]
-
-    def packed(values: Sequence[Any]) -> bytes:
-        value = get(values)
-        last, data = seen
-        # -0.0 == 0.0 and NaN != NaN: only integers and nonzero equal floats may reuse the bytes.
-        if value == last and value and type(value) is type(last):
-            return data  # type: ignore[no-any-return]
-        data = pack(kind, value)
-        seen[:] = [value, data]
-        return data
-
-    return packed

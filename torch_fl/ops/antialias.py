@@ -57,11 +57,10 @@ def _upsample(
     out = b.out()
     rates = _rates(self, out, align_corners, (scales_h, scales_w))
     between = b.temp((*out.shape[:2], self.shape[2], out.shape[3]), out.dtype)
-    y = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    y = b.row_major(out)
     _shrink(b, mode, b.contiguous(self), between, 3, rates[1])
     _shrink(b, mode, between, y, 2, rates[0])
-    if y is not out:
-        b.copy(out, y)
+    b.deliver(out, y)
 
 
 def _upsample_backward(
@@ -71,11 +70,10 @@ def _upsample_backward(
     out, wide = b.out(), compute_dtype(grad_output.dtype)
     rates = _rates(out, grad_output, align_corners, (scales_h, scales_w))
     between = b.temp((*out.shape[:2], out.shape[2], grad_output.shape[3]), wide)
-    dx = out if out.is_contiguous and out.dtype == wide else b.temp(out.shape, wide)
+    dx = b.row_major(out, wide)
     _spread(b, mode, b.contiguous(grad_output), between, 2, rates[0])
     _spread(b, mode, between, dx, 3, rates[1])
-    if dx is not out:
-        b.copy(out, dx)
+    b.deliver(out, dx)
 
 
 for _mode in _FILTERS:

@@ -107,7 +107,7 @@ def convolution_backward(
 def im2col(b: Builder, self: Ref, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes) -> None:
     """F.unfold: [N, C * kh * kw, windows] from [N, C, H, W]; any dtype, the padding is 0."""
     out = b.out()
-    y = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    y = b.row_major(out)
     x = volume(replace(self, dtype=raw_dtype(self.dtype.itemsize)), 2)
     window = Window.of(2, kernel_size, stride, padding, dilation)
     windows = _windows(x.shape[3:], window)
@@ -118,8 +118,7 @@ def im2col(b: Builder, self: Ref, kernel_size: Sizes, dilation: Sizes, padding: 
     raw = replace(y, dtype=x.dtype)
     args: list[Any] = [x, raw, m, window.over(x.shape[2:]), y.numel, chunk]
     b.launch("unfold.c", "unfold", items, args, b.types(T=x.dtype))
-    if y is not out:
-        b.copy(out, y)
+    b.deliver(out, y)
 
 
 @kernel("aten::col2im")
@@ -128,7 +127,7 @@ def col2im(
 ) -> None:
     """F.fold: [N, C, H, W] from [N, C * kh * kw, windows]; overlaps are added in the compute type."""
     out = b.out()
-    image = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    image = b.row_major(out)
     columns = self if self.ndim == 3 else self.unsqueeze(0)
     window = Window.of(2, kernel_size, stride, padding, dilation)
     windows = _windows(output_size, window)
@@ -138,8 +137,7 @@ def col2im(
     sizes = window.over((1, *output_size))
     args: list[Any] = [columns, image, m, sizes, windows[1], windows[0], image.numel, chunk]
     b.launch("unfold.c", "fold", items, args, b.types(T=columns.dtype))
-    if image is not out:
-        b.copy(out, image)
+    b.deliver(out, image)
 
 
 def _windows(size: Sizes, window: Window) -> tuple[int, int]:

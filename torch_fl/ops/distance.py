@@ -72,23 +72,18 @@ def _batched(b: Builder, ref: Ref, batch: tuple[int, ...], rows: int, columns: i
     return b.contiguous(ref.expand((*batch, rows, columns)))
 
 
-def _written(b: Builder, out: Ref) -> Ref:
-    return out if out.is_contiguous else b.temp(out.shape, out.dtype)
-
-
 @kernel("aten::_cdist_forward", static=("p",))
 def cdist(b: Builder, x1: Ref, x2: Ref, p: float) -> None:
     """[..., P, R]: distances of the rows of x1 [..., P, M] and x2 [..., R, M]."""
     out = b.out()
     batch, (rows, columns), width = out.shape[:-2], out.shape[-2:], x1.shape[-1]
-    y, tiles = _written(b, out), -(-columns // _tile(b))
+    y, tiles = b.row_major(out), -(-columns // _tile(b))
     lines = _batched(b, x1, batch, rows, width)
     points = _batched(b, x2.transpose(-1, -2), batch, width, columns)
     count = out.numel // max(columns, 1)
     args: list[Any] = [lines, points, y, rows, columns, width, tiles, _number(p)]
     b.launch(_SOURCE, "cdist", count * tiles, args, _defines(b, out, p))
-    if y is not out:
-        b.copy(out, y)
+    b.deliver(out, y)
 
 
 @kernel("aten::_cdist_backward", static=("p",))
@@ -96,15 +91,16 @@ def cdist_backward(b: Builder, grad: Ref, x1: Ref, x2: Ref, p: float, cdist: Ref
     """Gradient of x1."""
     out = b.out()
     if 0 in (*out.shape, *cdist.shape):  # torch's result then has the shape of x1
-        return b.fill(out, 0)
+        b.fill(out, 0)
+        return
     batch, (rows, width), columns = out.shape[:-2], out.shape[-2:], x2.shape[-2]
-    dx, tiles = _written(b, out), -(-width // _tile(b))
+    dx, tiles = b.row_major(out), -(-width // _tile(b))
     grads, dists = (_batched(b, r, batch, rows, columns) for r in (grad, cdist))
     x, z = _batched(b, x1, batch, rows, width), _batched(b, x2, batch, columns, width)
     count = out.numel // max(width, 1)
     args: list[Any] = [grads, x, z, dists, dx, rows, columns, width, tiles, _number(p)]
     b.launch(_SOURCE, "cdist_backward", count * tiles, args, _defines(b, out, p))
-    return b.copy(out, dx) if dx is not out else None
+    b.deliver(out, dx)
 
 
 @kernel("aten::_pdist_forward", static=("p",))
@@ -120,8 +116,7 @@ def pdist(b: Builder, self: Ref, p: float) -> None:
 def pdist_backward(b: Builder, grad: Ref, self: Ref, p: float, pdist: Ref) -> None:
     """Gradient of the rows."""
     out, (n, width) = b.out(), self.shape
-    dx, tiles = _written(b, out), -(-width // _tile(b))
+    dx, tiles = b.row_major(out), -(-width // _tile(b))
     args: list[Any] = [b.contiguous(grad), b.contiguous(self), b.contiguous(pdist), dx, n, width, tiles, _number(p)]
     b.launch(_SOURCE, "pdist_backward", n * tiles, args, _defines(b, self, p))
-    if dx is not out:
-        b.copy(out, dx)
+    b.deliver(out, dx)

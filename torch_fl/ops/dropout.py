@@ -54,7 +54,7 @@ def native_dropout(b: Builder, input: Ref, p: Value, train: bool | None) -> None
         b.fill(mask, True)
         return
     source = b.contiguous(input)
-    dense = [r if r.is_contiguous else b.temp(r.shape, r.dtype) for r in (result, mask)]
+    dense = [b.row_major(r) for r in (result, mask)]
     lanes = lanes_of(b)
     items, chunk = b.split(-(-source.numel // (4 * lanes)), 64)
     seed, offset = draw_key(b, None, -(-source.numel // 4))
@@ -64,8 +64,7 @@ def native_dropout(b: Builder, input: Ref, p: Value, train: bool | None) -> None
     args: list[Any] = [source, *dense, source.numel, chunk, seed, offset, keep, scale]
     b.launch(random_source("dropout.c"), "dropout", items, args, macros)
     for target, made in zip((result, mask), dense):
-        if made is not target:
-            b.copy(target, made)
+        b.deliver(target, made)
 
 
 pointwise("aten::native_dropout_backward", "grad_output * mask * scale", promote=("grad_output",))

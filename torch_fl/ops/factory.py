@@ -27,15 +27,6 @@ _library.impl("ramp", lambda self, start, step: self, "Meta")
 _RAMP = torch.ops.torch_fl.ramp.default
 
 
-def _dense(b: Builder, target: Ref) -> Ref:
-    return target if target.is_contiguous else b.temp(target.shape, target.dtype)
-
-
-def _finish(b: Builder, target: Ref, made: Ref) -> None:
-    if made is not target:
-        b.copy(target, made)
-
-
 # -- arange --------------------------------------------------------------------------------------------------------
 def _ramp_type(b: Builder, dtype: torch.dtype) -> str:
     """The type torch counts in: integers as int64, halves in float32, other floats in float64 where there is one."""
@@ -50,11 +41,11 @@ def _ramp_type(b: Builder, dtype: torch.dtype) -> str:
 def ramp(b: Builder, self: Ref, start: Value, step: Value) -> None:
     """self[i] = start + i * step, [n]."""
     kind = _ramp_type(b, self.dtype)
-    target = _dense(b, b.out())
+    target = b.row_major(b.out())
     items, chunk = b.split(target.numel)
     macros = {**b.types(T=self.dtype), "ACC": kind, **_UNUSED}
     b.launch("ramp.c", "ramp", items, [target, target.numel, chunk, start, step], macros)
-    _finish(b, b.out(), target)
+    b.deliver(b.out(), target)
 
 
 _UNUSED = {"R(v)": "(v)", "AT(v)": "(v)"}
@@ -162,11 +153,11 @@ def _between(b: Builder, start: Any, end: Any, base: Any, at: str) -> None:
     kind = "float" if dtype in (*_HALVES, torch.float32) else "double"
     rounded = dtype in _HALVES and at == _POINT
     macros = {**b.types(T=dtype), "ACC": kind, "R(v)": "T_load(T_save(v))" if rounded else "(v)", "AT(v)": at}
-    made = _dense(b, target)
+    made = b.row_major(target)
     items, chunk = b.split(made.numel)
     ends = [start, end] if dtype.is_floating_point else [_wrapped(v, dtype) for v in (start, end)]
     b.launch("ramp.c", "between", items, [made, made.numel, chunk, *ends, base], macros)
-    _finish(b, target, made)
+    b.deliver(target, made)
 
 
 def _wrapped(value: Any, dtype: torch.dtype) -> Any:

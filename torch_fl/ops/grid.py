@@ -72,24 +72,22 @@ def _sample_backward(
     if output_mask[0]:
         _image_grad(b, s, b.out(0), grad_output, grid, rules)
     out = b.out(int(output_mask[0]))
-    target = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    target = b.row_major(out)
     total = s.samples * s.per_sample
     items, chunk = b.split(total, 256)
     args: list[Any] = [grad_output, input, grid, target, *rules, total, chunk]
     b.launch(_SOURCE, "grid_sample_grid", items, args, s.defines)
-    if target is not out:
-        b.copy(out, target)
+    b.deliver(out, target)
 
 
 def _image_grad(b: Builder, s: _Sampling, out: Ref, grad: Ref, grid: Ref, rules: list[Any]) -> None:
     wide = torch.float32 if grad.dtype in (torch.float16, torch.bfloat16) else grad.dtype
-    target = out if out.is_contiguous and out.dtype == wide else b.temp(out.shape, wide)
+    target = b.row_major(out, wide)
     if out.numel:
         planes = s.samples * s.channels
         items, chunk = b.split(planes, 1)
         b.launch(_SOURCE, "grid_sample_input", items, [grad, grid, target, *rules, planes, chunk], s.defines)
-    if target is not out:
-        b.copy(out, target)
+    b.deliver(out, target)
 
 
 for _rank in (2, 3):

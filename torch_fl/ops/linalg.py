@@ -60,17 +60,6 @@ def columns(b: Builder, out: Ref) -> Ref:
     return out if out.transpose(-1, -2).is_contiguous else new_columns(b, out.shape, out.dtype)
 
 
-def dense(b: Builder, out: Ref) -> Ref:
-    """The same for results that are row-major."""
-    return out if out.is_contiguous else b.temp(out.shape, out.dtype)
-
-
-def deliver(b: Builder, out: Ref, found: Ref) -> None:
-    """Bring what was worked on to its destination."""
-    if found is not out:
-        b.copy(out, found)
-
-
 def in_columns(b: Builder, ref: Ref, shape: tuple[int, ...] | None = None) -> Ref:
     """Matrices, broadcast to `shape`, as dense column-major ones to read: themselves where they are."""
     ref = ref if shape is None else ref.expand(shape)

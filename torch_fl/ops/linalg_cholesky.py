@@ -10,8 +10,6 @@ from ..registry import kernel
 from .linalg import (
     BLOCK,
     columns,
-    deliver,
-    dense,
     flat,
     identity,
     in_columns,
@@ -56,9 +54,9 @@ def _factored(b: Builder, out: Ref, source: Ref, info: Ref, upper: bool) -> None
 @kernel("aten::linalg_cholesky_ex")
 def linalg_cholesky_ex(b: Builder, self: Ref, upper: bool, check_errors: bool) -> None:
     """(L with self = L @ L^T, or its transpose for `upper`; info)."""
-    info = dense(b, b.out(1))
+    info = b.row_major(b.out(1))
     _factored(b, b.out(0), self, info, upper)
-    deliver(b, b.out(1), info)
+    b.deliver(b.out(1), info)
     if check_errors:
         raise_errors(b, info, "linalg.cholesky_ex")
 
@@ -78,7 +76,7 @@ def cholesky_solve(b: Builder, self: Ref, A: Ref, upper: bool) -> None:
     x = columns(b, out)
     b.copy(x, self)
     _solve(b, A, x, upper)
-    deliver(b, out, x)
+    b.deliver(out, x)
 
 
 @kernel("aten::cholesky_inverse")
@@ -88,7 +86,7 @@ def cholesky_inverse(b: Builder, self: Ref, upper: bool) -> None:
     x = columns(b, out)
     identity(b, x)
     _solve(b, self, x, upper)
-    deliver(b, out, x)
+    b.deliver(out, x)
 
 
 def _solve(b: Builder, factor: Ref, x: Ref, upper: bool) -> None:

@@ -10,7 +10,7 @@ from ..builder import Builder
 from ..errors import Unsupported
 from ..refs import Ref
 from ..registry import kernel
-from .linalg import columns, deliver, dense, flat, launch, new_columns, raise_errors, triangle
+from .linalg import columns, flat, launch, new_columns, raise_errors, triangle
 
 LARGEST = 1024
 """Rows up to which one work-item finds the eigenvalues in a sensible time."""
@@ -22,7 +22,7 @@ def linalg_eigh(b: Builder, A: Ref, UPLO: str, compute_v: bool) -> None:
     *batch, n, _ = A.shape
     if n > LARGEST:
         raise Unsupported(f"eigenvalues of more than {LARGEST} rows")
-    values, info = dense(b, b.out(0)), b.temp(batch, torch.int32)
+    values, info = b.row_major(b.out(0)), b.temp(batch, torch.int32)
     vectors = columns(b, b.out(1)) if compute_v else None
     if n == 0:
         return
@@ -31,9 +31,9 @@ def linalg_eigh(b: Builder, A: Ref, UPLO: str, compute_v: bool) -> None:
     q = flat(vectors) if vectors is not None else values
     args = [flat(a), values, q, room, info, n, int(compute_v)]
     launch(b, "linalg_eigh.c", "eigh", prod(batch), args, A.dtype)
-    deliver(b, b.out(0), values)
+    b.deliver(b.out(0), values)
     if vectors is not None:
-        deliver(b, b.out(1), vectors)
+        b.deliver(b.out(1), vectors)
     raise_errors(b, info, "linalg.eigh")
 
 

@@ -17,8 +17,6 @@ from .linalg import (
     BLOCK,
     column_strides,
     columns,
-    deliver,
-    dense,
     flat,
     identity,
     in_columns,
@@ -49,12 +47,12 @@ def factor(b: Builder, a: Ref, pivots: Ref, info: Ref) -> None:
 
 def _factored(b: Builder, source: Ref, out: Ref, pivots: Ref, info: Ref) -> tuple[Ref, Ref]:
     """Write the factors of `source` to results; gives the flat factors and the dense pivots to go on with."""
-    lu, swaps, told = columns(b, out), dense(b, pivots), dense(b, info)
+    lu, swaps, told = columns(b, out), b.row_major(pivots), b.row_major(info)
     b.copy(lu, source)
     factor(b, flat(lu), swaps, told)
-    deliver(b, out, lu)
-    deliver(b, pivots, swaps)
-    deliver(b, info, told)
+    b.deliver(out, lu)
+    b.deliver(pivots, swaps)
+    b.deliver(info, told)
     return flat(lu), swaps
 
 
@@ -116,7 +114,7 @@ def _halves(b: Builder, lu: Ref, lower: Ref, upper: Ref) -> None:
 
 
 def _permutation(b: Builder, out: Ref, pivots: Ref) -> None:
-    p = dense(b, out)
+    p = b.row_major(out)
     *batch, m, _ = p.shape
     order = b.temp((*batch, m), torch.int32)
     b.fill(p, 0)
@@ -126,7 +124,7 @@ def _permutation(b: Builder, out: Ref, pivots: Ref) -> None:
     if m:
         args = [pivots, order, p, b.guard(), m, pivots.shape[-1], code_of("lu_unpack")]
         launch(b, "linalg.c", "permutation", matrices, args, p.dtype)
-    deliver(b, out, p)
+    b.deliver(out, p)
 
 
 @kernel("aten::lu_unpack")
@@ -154,7 +152,7 @@ def _solve(b: Builder, out: Ref, lu: Ref, pivots: Ref, right: Ref, left: bool, t
     x = columns(b, out)
     b.copy(x, right)
     solve_factored(b, lu, pivots, flat(x), transposed)
-    deliver(b, out, x)
+    b.deliver(out, x)
 
 
 @kernel("aten::_linalg_solve_ex")
@@ -176,15 +174,15 @@ def linalg_solve_ex(b: Builder, A: Ref, B: Ref, left: bool, check_errors: bool) 
 @kernel("aten::linalg_inv_ex")
 def linalg_inv_ex(b: Builder, A: Ref, check_errors: bool) -> None:
     """(inverse, info)."""
-    inverse, info = b.out(0), dense(b, b.out(1))
+    inverse, info = b.out(0), b.row_major(b.out(1))
     lu, x = new_columns(b, A.shape, A.dtype), columns(b, inverse)
     pivots, _ = _pivots(b, A)
     b.copy(lu, A)
     factor(b, flat(lu), pivots, info)
     identity(b, x)
     solve_factored(b, flat(lu), pivots, flat(x), False)
-    deliver(b, inverse, x)
-    deliver(b, b.out(1), info)
+    b.deliver(inverse, x)
+    b.deliver(b.out(1), info)
     if check_errors:
         raise_errors(b, info, "linalg.inv_ex")
 
@@ -192,18 +190,18 @@ def linalg_inv_ex(b: Builder, A: Ref, check_errors: bool) -> None:
 @kernel("aten::_linalg_det")
 def linalg_det(b: Builder, A: Ref) -> None:
     """(determinant, factors, pivots)."""
-    value = dense(b, b.out(0))
+    value = b.row_major(b.out(0))
     _determinant(b, A, (b.out(1), b.out(2)), value, value, False)
-    deliver(b, b.out(0), value)
+    b.deliver(b.out(0), value)
 
 
 @kernel("aten::_linalg_slogdet")
 def linalg_slogdet(b: Builder, A: Ref) -> None:
     """(sign of the determinant, logarithm of its absolute value, factors, pivots)."""
-    sign, logarithm = dense(b, b.out(0)), dense(b, b.out(1))
+    sign, logarithm = b.row_major(b.out(0)), b.row_major(b.out(1))
     _determinant(b, A, (b.out(2), b.out(3)), sign, logarithm, True)
-    deliver(b, b.out(0), sign)
-    deliver(b, b.out(1), logarithm)
+    b.deliver(b.out(0), sign)
+    b.deliver(b.out(1), logarithm)
 
 
 def _determinant(b: Builder, a: Ref, outs: tuple[Ref, Ref], value: Ref, logarithm: Ref, log_form: bool) -> None:

@@ -9,7 +9,7 @@ from ..builder import Builder
 from ..errors import Unsupported
 from ..refs import Ref
 from ..registry import kernel
-from .linalg import BLOCK, column_strides, columns, deliver, flat, identity, in_columns, launch, new_columns, triangle
+from .linalg import BLOCK, column_strides, columns, flat, identity, in_columns, launch, new_columns, triangle
 
 
 def factor(b: Builder, a: Ref, tau: Ref) -> None:
@@ -69,7 +69,7 @@ def _orthogonal(b: Builder, out: Ref, a: Ref, tau: Ref) -> None:
     q = columns(b, out)
     identity(b, q)
     multiply(b, flat(a), tau, flat(q))
-    deliver(b, out, q)
+    b.deliver(out, q)
 
 
 @kernel("aten::linalg_householder_product")
@@ -92,4 +92,4 @@ def ormqr(b: Builder, self: Ref, input2: Ref, input3: Ref, left: bool, transpose
     c = columns(b, target)
     b.copy(c, other)
     multiply(b, a, tau, flat(c), transpose)
-    deliver(b, target, c)
+    b.deliver(target, c)

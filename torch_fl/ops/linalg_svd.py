@@ -13,7 +13,7 @@ from ..builder import Builder
 from ..errors import Unsupported
 from ..refs import Ref
 from ..registry import kernel
-from .linalg import column_strides, deliver, dense, flat, identity, launch, new_columns, raise_errors, triangle
+from .linalg import column_strides, flat, identity, launch, new_columns, raise_errors, triangle
 from .linalg_qr import factored, multiply
 
 LARGEST = 512
@@ -27,7 +27,7 @@ def linalg_svd(b: Builder, A: Ref, full_matrices: bool, compute_uv: bool, driver
     if n > LARGEST:
         raise Unsupported(f"singular values of more than {LARGEST} rows and columns")
     u, s, vh = b.out(0), b.out(1), _as_on_cpu(b, 2)
-    values, info = dense(b, s), b.temp(A.shape[:-2], torch.int32)
+    values, info = b.row_major(s), b.temp(A.shape[:-2], torch.int32)
     wide = A.shape[-2] < A.shape[-1]
     a, tau = factored(b, A.transpose(-1, -2) if wide else A)
     w, v = (new_columns(b, (*A.shape[:-2], n, n), A.dtype) for _ in range(2))
@@ -37,7 +37,7 @@ def linalg_svd(b: Builder, A: Ref, full_matrices: bool, compute_uv: bool, driver
         args = [w, v, values, info, n, int(compute_uv)]
         launch(b, "linalg_svd.c", "svd", prod(A.shape[:-2]), args, A.dtype)
         raise_errors(b, info, "linalg.svd")
-    deliver(b, s, values)
+    b.deliver(s, values)
     if compute_uv:
         left, right = (vh.transpose(-1, -2), u.transpose(-1, -2)) if wide else (u, vh)
         _left_vectors(b, left, w, a, tau)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..builder import Builder
 from ..refs import Ref
 from ..registry import kernel
-from .linalg import BLOCK, columns, deliver, flat, in_columns, launch, subtract_product
+from .linalg import BLOCK, columns, flat, in_columns, launch, subtract_product
 
 
 def solve_triangle(b: Builder, a: Ref, x: Ref, lower: bool, unit: bool = False) -> None:
@@ -47,7 +47,7 @@ def _solve(b: Builder, out: Ref, a: Ref, right: Ref, upper: bool, left: bool, un
     x = columns(b, out)
     b.copy(x, right)
     solve_triangle(b, a, flat(x), not upper, unit)
-    deliver(b, out, x)
+    b.deliver(out, x)
 
 
 @kernel("aten::triangular_solve")

@@ -49,13 +49,12 @@ def _normalize_rows(
     x, out = b.contiguous(input), b.out(0)
     weight = b.contiguous(weight) if weight else None
     bias = b.contiguous(b.cast(bias, weight.dtype if weight else bias.dtype)) if bias else None
-    y = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    y = b.row_major(out)
     defines = _row_defines(b, x, rstd, weight, bias, mean is not None)
     items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
     args: list[Any] = [x, weight or bias or x, bias or weight or x, y, mean or rstd, rstd, rows, chunk, n, eps]
     b.launch(read_native("layer_norm.h") + read_native("layer_norm.c"), "layer_norm", items, args, defines)
-    if y is not out:
-        b.copy(out, y)
+    b.deliver(out, y)
 
 
 @kernel("aten::native_layer_norm")

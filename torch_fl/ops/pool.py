@@ -54,15 +54,14 @@ def max_pool_backward(rank: int, b: Builder, grad_output: Ref, self: Ref, indice
     grad, index, out = volume(grad_output, rank), volume(indices, rank), b.out()
     defines = _defines(b, grad.dtype, False)
     wide = torch.float32 if grad.dtype in (torch.float16, torch.bfloat16) else grad.dtype
-    target = out if out.is_contiguous and out.dtype == wide else b.temp(out.shape, wide)
+    target = b.row_major(out, wide)
     planes = grad.shape[0] * grad.shape[1]
     plane = out.numel // planes if planes else 0
     if out.numel:
         items, chunk = b.split(planes, max(1, 4096 // plane))
         args: list[Any] = [grad, index, target, layout(grad.shape, grad, index), plane, planes, chunk]
         b.launch(_SOURCE, "max_pool_backward", items, args, defines)
-    if target is not out:
-        b.copy(out, target)
+    b.deliver(out, target)
 
 
 def _avg_pool(

@@ -63,10 +63,9 @@ def fill_dense(b: Builder, target: Ref, write: Callable[[Ref], None]) -> None:
     """Let `write` fill a row-major Ref: the target, or a temporary that is copied to it."""
     if target.numel == 0:
         return
-    dense = target if target.is_contiguous else b.temp(target.shape, target.dtype)
+    dense = b.row_major(target)
     write(dense)
-    if dense is not target:
-        b.copy(target, dense)
+    b.deliver(target, dense)
 
 
 def _draw(

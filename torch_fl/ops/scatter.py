@@ -267,8 +267,7 @@ def put(b: Builder, self: Ref, index: Ref, source: Ref, accumulate: bool) -> Non
     flat = b.contiguous(out)
     place = Index(index, (0,) * index.ndim, flat.numel, 1, True, "put_")
     emit_scatter(b, flat, values, place, range(index.ndim), "sum" if accumulate else "assign")
-    if flat is not out:
-        b.copy(out, flat)
+    b.deliver(out, flat)
 
 
 for _name in ("index_put", "_unsafe_index_put", "index_put_", "_index_put_impl_", "_index_put_impl"):

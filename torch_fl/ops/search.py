@@ -37,7 +37,7 @@ def _search(b: Builder, bounds: Ref, values: Any, right: bool, sorter: Ref | Non
     if out.numel == 0:
         return
     x = b.contiguous(values if isinstance(values, Ref) else scalar(b, values, bounds.dtype))
-    target = out if out.is_contiguous else b.temp(out.shape, out.dtype)
+    target = b.row_major(out)
     compute = torch.promote_types(bounds.dtype, x.dtype)
     n, rows = bounds.shape[-1], bounds.ndim > 1
     width = x.shape[-1] if x.ndim else 1
@@ -54,8 +54,7 @@ def _search(b: Builder, bounds: Ref, values: Any, right: bool, sorter: Ref | Non
         code_of("searchsorted"),
     ]  # fmt: skip
     b.launch("search.c", "search", items, arguments, defines)
-    if target is not out:
-        b.copy(out, target)
+    b.deliver(out, target)
 
 
 @handler("aten::bincount")

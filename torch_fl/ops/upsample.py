@@ -85,7 +85,7 @@ class Resample:
         wide = torch.float32 if grad.dtype in _HALVES else grad.dtype
         if not wide.is_floating_point:
             raise Unsupported(f"dtype {str(wide).removeprefix('torch.')}")
-        target = out if out.is_contiguous and out.dtype == wide else b.temp(out.shape, wide)
+        target = b.row_major(out, wide)
         planes = out.shape[0] * out.shape[1]
         if out.numel:
             items, chunk = b.split(planes, max(1, 4096 // (out.numel // planes)))
@@ -100,8 +100,7 @@ class Resample:
                 chunk,
             ]
             b.launch(_SOURCE, "resample_backward", items, args, self._defines(b, grad.dtype))
-        if target is not out:
-            b.copy(out, target)
+        b.deliver(out, target)
 
 
 def rate_of(kind: Any, small: int, large: int, scale: float | None, align: bool) -> float:
