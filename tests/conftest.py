@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import torch_fl  # noqa: F401 - registers the device where autoload is switched off
-from torch_fl import fallback
+from torch_fl import dispatch, fallback
 from torch_fl.runtime import devices
 
 _IDS = [f"{d.backend.name}{d.index}" for d in devices.devices()]
@@ -43,6 +43,14 @@ def _forbid_fallback() -> Any:
 def allow_fallback(_forbid_fallback: None) -> None:
     """For tests of what a call computes, wherever it computes it."""
     fallback.set_fallback("allow")
+
+
+@pytest.fixture
+def new_plans() -> Any:
+    """Plans made inside the test are its own: it changes how they are made."""
+    dispatch.forget_plans()
+    yield
+    dispatch.forget_plans()
 
 
 def to(value: Any, device: Any) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
+from conftest import assert_same
 
 COMPLEX = (torch.complex64, torch.complex128)
 
@@ -13,12 +12,6 @@ COMPLEX = (torch.complex64, torch.complex128)
 def _pair(*shape: int, dtype: torch.dtype = torch.complex64) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
     return torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)
-
-
-def _same(device: torch.device, fn: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> None:
-    """`fn` on copies on the device and on the CPU; in-place forms do not meet the originals."""
-    got = fn(*(t.to(device) for t in tensors))
-    torch.testing.assert_close(got.cpu(), fn(*(t.clone() for t in tensors)).resolve_conj(), equal_nan=True)
 
 
 def test_parts_are_views(device: torch.device) -> None:
@@ -61,22 +54,22 @@ def test_arithmetic(device: torch.device, dtype: torch.dtype) -> None:
         lambda a, b, r: (a == b.real.to(dtype)) | (a != a),
         lambda a, b, r: torch.stack([a, b])[:, 1:].flip(0).conj(),
     ):
-        _same(device, fn, a, b, real)
+        assert_same(fn, a, b, real, device=device)
 
 
 def test_operands_of_all_kinds(device: torch.device) -> None:
     """Layouts, broadcasts, real operands, and numbers that come at launch: one program, several plans."""
     a, b = _pair(5, 7)
     for x, y in ((a, b), (a.t(), b[0, :5]), (a[:, ::2], b[:, 1:2]), (a, b.real), (b.real[0], a)):
-        _same(device, lambda x, y: x * y, x, y)
+        assert_same(lambda x, y: x * y, x, y, device=device)
     for number in (2, 0.5, 1j, 3 - 2j):
-        _same(device, lambda a, number=number: a.mul_(number), a)
+        assert_same(lambda a, number=number: a.mul_(number), a, device=device)
 
 
 def test_truth_is_written_into_complex_tensors(device: torch.device) -> None:
     a, b = _pair(5)
-    _same(device, lambda a, b: a.eq_(b), a, a.clone())
-    _same(device, lambda a, b: a.logical_and_(b).logical_not_(), a, b)
+    assert_same(lambda a, b: a.eq_(b), a, a.clone(), device=device)
+    assert_same(lambda a, b: a.logical_and_(b).logical_not_(), a, b, device=device)
 
 
 def test_infinities_survive_addition(device: torch.device) -> None:
@@ -89,7 +82,7 @@ def test_infinities_survive_addition(device: torch.device) -> None:
 def test_large_and_small_numbers(device: torch.device) -> None:
     x = torch.tensor([1e30 + 1e30j, 1e-30 - 1e-30j, 3e38 + 1j, 1e-38j])
     for fn in (torch.abs, torch.sqrt, torch.reciprocal, torch.log, torch.sgn, lambda x: x / x):
-        _same(device, fn, x)
+        assert_same(fn, x, device=device)
 
 
 FUNCTIONS = """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sigmoid sin cos tan sinh cosh tanh asin
@@ -101,32 +94,32 @@ acos atan asinh acosh atanh sgn abs angle isnan isinf isfinite"""
 def test_functions(device: torch.device, dtype: torch.dtype) -> None:
     x = torch.cat([_pair(40, dtype=dtype)[0], torch.tensor([0, 1 + 1j, -1 - 1j, 30 + 2j, -30 + 2j, 0.01, 2j])])
     for name in FUNCTIONS.split():
-        _same(device, getattr(torch, name), x)
+        assert_same(getattr(torch, name), x, device=device)
 
 
 def test_branch_cuts(device: torch.device) -> None:
     """The sign of a zero says on which side of a cut a number lies."""
     x = torch.tensor([complex(-2, 0.0), complex(-2, -0.0), complex(2, 0.0), complex(2, -0.0)])
     for name in ("sqrt", "log", "asin", "acos", "acosh", "atanh"):
-        _same(device, getattr(torch, name), x)
+        assert_same(getattr(torch, name), x, device=device)
 
 
 @pytest.mark.device
 def test_powers(device: torch.device) -> None:
     a, b = _pair(30)
     for exponent in (2, 3, -1, -2, 0.5, -0.5, 1.7, 2 - 1j, b):
-        _same(device, lambda a, e: a**e, a, torch.as_tensor(exponent))
+        assert_same(lambda a, e: a**e, a, torch.as_tensor(exponent), device=device)
         if not isinstance(exponent, torch.Tensor):
-            _same(device, lambda a, exponent=exponent: a**exponent, a)
-    _same(device, lambda a: 2**a + (1 + 1j) ** a, a)
+            assert_same(lambda a, exponent=exponent: a**exponent, a, device=device)
+    assert_same(lambda a: 2**a + (1 + 1j) ** a, a, device=device)
 
 
 def test_casts(device: torch.device) -> None:
     x = _pair(6)[0]
     for dtype in (torch.complex128, torch.complex64, torch.bool):
-        _same(device, lambda x, dtype=dtype: x.to(dtype), x)
-    _same(device, lambda x: x.to(torch.complex64), torch.arange(4))
-    _same(device, lambda x: torch.polar(x, x + 1) + torch.complex(x, 2 * x), torch.arange(4.0))
+        assert_same(lambda x, dtype=dtype: x.to(dtype), x, device=device)
+    assert_same(lambda x: x.to(torch.complex64), torch.arange(4), device=device)
+    assert_same(lambda x: torch.polar(x, x + 1) + torch.complex(x, 2 * x), torch.arange(4.0), device=device)
 
 
 @pytest.mark.device
@@ -152,7 +145,7 @@ def test_reductions(device: torch.device, dtype: torch.dtype) -> None:
         lambda x: x.any(1) & x.all(1),
         lambda x: x[:0].sum(0) + x[:0].prod(0),
     ):
-        _same(device, fn, x)
+        assert_same(fn, x, device=device)
     torch.testing.assert_close(torch.sum(x.real.to(device), 1, dtype=dtype).cpu(), torch.sum(x.real, 1, dtype=dtype))
 
 
@@ -167,7 +160,7 @@ def test_indexing_and_adding_at_places(device: torch.device) -> None:
         lambda x, v, i: x.index_put((i, i % 4), v[:, 0], accumulate=True),
         lambda x, v, i: x.index_put_((i[1:2],), v[:1]),
     ):
-        _same(device, fn, x, values, places)
+        assert_same(fn, x, values, places, device=device)
 
 
 @pytest.mark.device
@@ -188,7 +181,7 @@ def test_products(device: torch.device, dtype: torch.dtype) -> None:
         lambda a, b, c: torch.nn.functional.linear(a, b[0], c) + torch.nn.functional.linear(a, b[0]),
         lambda a, b, c: a[0, :, :0] @ b[0, :, :0].t(),
     ):
-        _same(device, fn, a, b, bias)
+        assert_same(fn, a, b, bias, device=device)
 
 
 def test_gradients(device: torch.device) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from conftest import assert_same
 
-from torch_fl import dispatch
 from torch_fl.kernels import gemm
 
 EDGES = [
@@ -161,14 +160,6 @@ def test_wrong_calls_raise_as_on_the_cpu(device: torch.device) -> None:
         torch.mm(a, numbers(4, 6, dtype=torch.float64).to(device))
 
 
-@pytest.fixture
-def replanned() -> Iterator[None]:
-    """Plans made inside the test are its own: it changes how they are made."""
-    dispatch.forget_plans()
-    yield
-    dispatch.forget_plans()
-
-
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "other chips": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._tile),
     "direct": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._direct),
@@ -180,7 +171,7 @@ WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_kernel(way: str, device: torch.device, replanned: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kernel(way: str, device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     WAYS[way](monkeypatch)
     for m, k, n in [(1, 1, 1), (5, 7, 9), (7, 300, 33), (49, 100, 65), (130, 260, 140), (1, 200, 70), (9, 300, 20)]:
         for layout in ("nn", "nt", "tn"):
@@ -194,7 +185,7 @@ def test_every_kernel(way: str, device: torch.device, replanned: None, monkeypat
     assert_same(torch.mm, numbers(20, 30, dtype=torch.bfloat16), numbers(30, 40, dtype=torch.bfloat16), device=device)
 
 
-def test_a_wrong_kernel_is_caught(device: torch.device, replanned: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_kernel_is_caught(device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     right = gemm.emit_gemm
     monkeypatch.setattr(
         "torch_fl.ops.matmul.emit_gemm", lambda b, out, a, x, **how: right(b, out, a, x, alpha=2, **how)

@@ -14,7 +14,7 @@ from opinfo_compare import DEVICE, Comparison
 from opinfo_errors import Wrong
 from opinfo_variants import check_variants
 
-from torch_fl import dispatch, lenient, rejection
+from torch_fl import lenient, rejection
 from torch_fl.errors import LateError
 from torch_fl.runtime.guard import Guard
 
@@ -87,14 +87,6 @@ def test_variants_that_differ_are_caught(name: str) -> None:
     device, cpu, told = VARIANTS[name]
     with pytest.raises(AssertionError, match=told):
         _checked(_on(device, cpu), in_place=cpu is torch.Tensor.neg_)
-
-
-@pytest.fixture
-def new_plans() -> Any:
-    """Nothing is remembered from before or for after the test."""
-    dispatch.forget_plans()
-    yield
-    dispatch.forget_plans()
 
 
 def _fails(group: str, name: str) -> str:

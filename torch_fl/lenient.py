@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from .infer import find_tensors, to_meta
+from .overlap import byte_range, meet
 from .schema import params_of
-from .spec import Spec
 from .tensor import Tensor
 
 Bound = Mapping[str, Any]
@@ -42,19 +42,11 @@ def _writes_what_it_reads(func: Any, bound: Bound) -> bool:
         if not p.written or not isinstance(target, Tensor):
             continue
         others = [t for t in find_tensors([v for n, v in bound.items() if n != p.name]) if t._buffer is target._buffer]
-        end = target._buffer.nbytes if p.is_out else _end(target)  # an out= may grow
-        if target._spec.overlaps_itself or any(_start(target) < _end(t) and _start(t) < end for t in others):
+        start, end = byte_range(target)
+        reach = (start, target._buffer.nbytes if p.is_out else end)  # an out= may grow
+        if target._spec.overlaps_itself or any(meet(reach, byte_range(t)) for t in others):
             return True
     return False
-
-
-def _start(tensor: Tensor) -> int:
-    return tensor._offset * tensor._spec.itemsize
-
-
-def _end(tensor: Tensor) -> int:
-    spec: Spec = tensor._spec
-    return (tensor._offset + spec.extent) * spec.itemsize
 
 
 def _convolution(bound: Bound) -> bool:

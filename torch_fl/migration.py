@@ -7,7 +7,6 @@ by hand may meet its own tensors; "warn" tells where, "error" refuses as CUDA do
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from .errors import describe_call
 from .infer import find_tensors, map_tensors
 from .runtime.devices import Device
 from .schema import bind_all, params_of
+from .telemetry.where import warn
 from .tensor import Tensor
 
 POLICIES = ("migrate", "warn", "error")
@@ -86,18 +86,7 @@ def _announce(func: Any, moving: list[Tensor], device: Device, args: Any, kwargs
     _keep_gradients_home()
     if _State.policy == "warn" and name not in _State.warned:
         _State.warned.add(name)
-        _warn(f"{name}: {len(moving)} tensor(s) moved from npu:{source} to npu:{device.index}")
-
-
-def _warn(text: str) -> None:
-    """A warning that names the user's line, where there is one."""
-    from .telemetry.where import user_line
-
-    file, _, line = user_line().rpartition(":")
-    if file:
-        warnings.warn_explicit(text, MigrationWarning, file, int(line))
-    else:
-        warnings.warn(text, MigrationWarning, stacklevel=4)
+        warn(f"{name}: {len(moving)} tensor(s) moved from npu:{source} to npu:{device.index}", MigrationWarning)
 
 
 def _beside(gradient: Any, tensor: Any) -> Any:

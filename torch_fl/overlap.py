@@ -58,6 +58,15 @@ def _partly_overlap(a: Tensor, b: Tensor) -> bool:
         return False  # torch decides nothing for layouts with holes either
     if a._spec is b._spec and a._offset == b._offset:
         return False
-    size_a, size_b = a._spec.itemsize, b._spec.itemsize
-    start_a, start_b = a._offset * size_a, b._offset * size_b
-    return start_a < start_b + b._spec.extent * size_b and start_b < start_a + a._spec.extent * size_a
+    return meet(byte_range(a), byte_range(b))
+
+
+def byte_range(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of its buffer that a tensor reaches: the first, and one past the last."""
+    spec = tensor._spec
+    return tensor._offset * spec.itemsize, (tensor._offset + spec.extent) * spec.itemsize
+
+
+def meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """Whether two ranges of bytes have one in common."""
+    return a[0] < b[1] and b[0] < a[1]
