@@ -6,6 +6,8 @@ import pytest
 import torch
 from conftest import assert_same
 
+from torch_fl import dispatch, registry
+
 
 def test_made_on_the_device(device: torch.device) -> None:
     x = torch.tensor([1.0, 2.0, 3.0], device=device)
@@ -30,3 +32,15 @@ def test_views_share_memory(device: torch.device) -> None:
 def test_cpu_tensor_is_refused(device: torch.device) -> None:
     with pytest.raises(RuntimeError, match="same device"):
         torch.ones(3, device=device) + torch.ones(3)
+
+
+def test_numbers_that_an_in_place_kernel_wants_are_in_its_key(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    func, x = torch.ops.aten.clamp_min_.default, torch.ones(3, device=device)
+    before = dispatch.Op(func)
+    assert before.bind((x, 1.0), {})[0] == before.bind((x, 2.0), {})[0]
+    entry = registry.Kernel("aten::clamp_min_", print, backend="another", static=("min",))
+    monkeypatch.setitem(registry.registered(), func, {"another": entry})
+    after = dispatch.Op(func)
+    assert after.bind((x, 1.0), {})[0] != after.bind((x, 2.0), {})[0]

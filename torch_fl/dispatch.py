@@ -49,7 +49,7 @@ class Op:
         func = self.func
         self.handler = find_handler(func)
         self.plans: dict[Any, AnyPlan | Bumped] = {}
-        self.bind = make_binder(func, static_of(functional_of(func) or func))
+        self.bind = make_binder(func, (*static_of(func), *static_of(functional_of(func))))
 
 
 _OPS: dict[Any, Op] = {}

@@ -132,7 +132,7 @@ def find_kernels(func: Any, backend: Any) -> list[Kernel]:
 
 
 def static_of(func: Any) -> tuple[str, ...]:
-    """Union of what the kernels of an overload want at planning time."""
+    """Union of what the kernels of an overload want at planning time; nothing for None."""
     return tuple({n for k in _KERNELS.get(func, {}).values() for n in k.static})
 
 
