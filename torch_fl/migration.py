@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.autograd.graph
 
+from . import engine
 from .errors import describe_call
 from .infer import find_tensors, map_tensors
 from .runtime.devices import Device
@@ -101,7 +101,6 @@ def _keep_gradients_home() -> None:
     if "grad" in vars(Tensor):
         return
     native: Any = torch._C.TensorBase.grad
-    run = torch.autograd.graph._engine_run_backward
 
     def get(self: Tensor) -> Any:
         found = native.__get__(self)
@@ -110,6 +109,11 @@ def _keep_gradients_home() -> None:
             native.__set__(self, moved)
         return moved
 
+    engine.wrap(_results_beside_inputs)
+    Tensor.grad = property(get, lambda self, value: native.__set__(self, value), lambda self: native.__delete__(self))  # type: ignore[assignment]
+
+
+def _results_beside_inputs(run: engine.Run) -> engine.Run:
     @functools.wraps(run)
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         result: Any = run(*args, **kwargs)
@@ -118,6 +122,4 @@ def _keep_gradients_home() -> None:
             return result
         return tuple(map(_beside, result, inputs))
 
-    torch.autograd.graph._engine_run_backward = run_backward
-    torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
-    Tensor.grad = property(get, lambda self, value: native.__set__(self, value), lambda self: native.__delete__(self))  # type: ignore[assignment]
+    return run_backward

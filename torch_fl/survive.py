@@ -23,8 +23,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.autograd.graph
 
+from . import engine
 from .interrupts import uninterrupted, watch
 
 _KEY = "torch_fl.backward_errors"
@@ -106,9 +106,5 @@ def _collecting(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def install() -> None:
     """Wrap the entry of torch's autograd engine, in its module and where it was imported by name."""
-    original = torch.autograd.graph._engine_run_backward
-    if getattr(original, "__wrapped__", None) is not None:
-        return
-    wrapped = _collecting(original)
-    torch.autograd.graph._engine_run_backward = wrapped
-    torch.autograd._engine_run_backward = wrapped  # type: ignore[attr-defined]
+    if getattr(engine.entry(), "__wrapped__", None) is None:
+        engine.wrap(_collecting)

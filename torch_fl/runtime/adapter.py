@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .streams import Streams
 
 Handle = Any
-"""Device memory as the adapter's driver knows it (cl.Buffer, cupy pointer, ndarray). Freed when Python frees it."""
+"""Device memory as the adapter's driver knows it (a buffer object, a pointer, an array). Freed when Python frees it."""
 
 Launcher = Callable[[Sequence[Handle], Sequence[int], Sequence[Any]], None]
 """A bound kernel: called with the handles and offsets of all slots of a plan, and with its launch-time values."""
@@ -39,7 +39,7 @@ class Properties:
     bf16: bool = False
     int64_atomics: bool = False
     host_memory: bool = False
-    """The chip computes in the host's memory (integrated GPU, PoCL)."""
+    """The chip computes in the host's memory (an integrated GPU, a driver for the CPU)."""
     fingerprint: str = ""
     """Equal for two views of the same chip (PCI address where the driver tells, else vendor and name)."""
     capability: tuple[int, int] = (0, 0)
@@ -111,7 +111,7 @@ class Backend(ABC):
     name: ClassVar[str]
     """Word by which users choose it, and `backend=` of its own kernels."""
     family: ClassVar[str] = ""
-    """Kernels registered for a family serve all its adapters ("cupy" for cuda and rocm)."""
+    """Kernels registered for a family serve all its adapters (those that share a vendor library)."""
     dialect: ClassVar[str | None] = None
     """C dialect the chip compiles ("opencl", "c"), or None: no portable kernels."""
     preference: ClassVar[int] = 0

@@ -8,11 +8,13 @@ streams on its one queue.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from .. import engine
 from .memory import FreeBlocks
 
 if TYPE_CHECKING:
@@ -215,14 +217,11 @@ def _order_backward() -> None:
 
     torch's engine would run each on the stream of its forward op, which a device guard in Python cannot tell it.
     """
-    import functools
+    if not getattr(engine.entry(), "orders_streams", False):
+        engine.wrap(_on_default_streams)
 
-    import torch.autograd.graph
 
-    run = torch.autograd.graph._engine_run_backward
-    if getattr(run, "orders_streams", False):
-        return
-
+def _on_default_streams(run: engine.Run) -> engine.Run:
     @functools.wraps(run)
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         outer, _current.streams = _current.streams, {}
@@ -236,8 +235,7 @@ def _order_backward() -> None:
                 stream.wait_stream(stream.device.streams.default)
 
     run_backward.orders_streams = True  # type: ignore[attr-defined]
-    torch.autograd.graph._engine_run_backward = run_backward
-    torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
+    return run_backward
 
 
 def _tracked() -> list[Streams]:
