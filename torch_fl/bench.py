@@ -83,10 +83,6 @@ def _mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
 
 
-def _conv() -> nn.Module:
-    return nn.Conv2d(64, 64, 3, padding=1)
-
-
 def _attention(q: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, q, q, is_causal=True)
 

@@ -25,7 +25,6 @@ from .types import complex_ctype, ctype, raw_dtype
 if TYPE_CHECKING:
     from ..builder import Builder
 
-Operand = Any  # Ref | Value | number
 MAX_SLICES = 64
 """Launches at most for one op on tensors of more than MAX_RANK dimensions."""
 
