@@ -1,4 +1,4 @@
-"""Kernel sources: written once in C, rendered for OpenCL C and plain C (more dialects add a renderer here).
+"""Kernel sources: written once in C, rendered for OpenCL C, plain C, and CUDA and HIP (a new dialect adds a renderer).
 
 A source file (`native/*.c`) holds helpers and kernels. A kernel is written
 
@@ -14,7 +14,7 @@ Types may be macros given as defines. `IDX` is `int` where every index of the la
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,7 @@ if not NATIVE.is_dir():  # a checkout keeps it beside the package
     NATIVE = NATIVE.parents[1] / "native"
 
 FIELD = 8
-"""Alignment in bytes of the fields in the struct of an OpenCL kernel's scalars."""
+"""Alignment in bytes of the fields in the struct of a kernel's scalars (OpenCL, CUDA and HIP)."""
 
 _KERNEL = re.compile(r"^kernel\s+(\w+)\s*\(([^)]*)\)\s*\{", re.MULTILINE)
 
@@ -83,7 +83,7 @@ def render(text: str, dialect: str, defines: Mapping[str, object]) -> str:
     kernels = parse(text)
     body = _KERNEL.sub(lambda m: header(kernels[m.group(1)]), text)
     tail = "".join(_c_entry(k) for k in kernels.values()) if dialect == "c" else ""
-    prelude = read_native(f"prelude_{dialect}.h") + read_native("prelude.h")
+    prelude = read_native(f"prelude_{_PRELUDES.get(dialect, dialect)}.h") + read_native("prelude.h")
     return f"{_defines(defines)}{prelude}\n{body}\n{tail}"
 
 
@@ -104,10 +104,28 @@ def _opencl_header(kernel: Kernel) -> str:
         moves.append(f"global {const}{p.ctype}* restrict {p.name} = {p.name}_ + args_.{p.name}_at;")
     fields.append(("long", "grid0_"))
     moves.append("const long grid0_ = args_.grid0_; if (GID0 >= grid0_) return;")
-    members = " ".join(f"{t} {n} __attribute__((aligned({FIELD})));" for t, n in fields)
-    struct = f"typedef struct {{ {members} }} {kernel.name}_args;\n"
     params.append(f"const {kernel.name}_args args_")
-    return f"{struct}kernel void {kernel.name}({', '.join(params)}) {{ {' '.join(moves)}"
+    return f"{_struct(kernel, fields)}kernel void {kernel.name}({', '.join(params)}) {{ {' '.join(moves)}"
+
+
+def _struct(kernel: Kernel, fields: Sequence[tuple[str, str]]) -> str:
+    members = " ".join(f"{t} {n} __attribute__((aligned({FIELD})));" for t, n in fields)
+    return f"typedef struct {{ {members} }} {kernel.name}_args;\n"
+
+
+def _cuda_header(kernel: Kernel) -> str:
+    """Buffers one by one, with their offsets added by the host; everything else and the grid in one struct by value.
+
+    `ENTER` (native/prelude_cuda.h) makes the work-item's place in the grid from CUDA's, which is one line of blocks.
+    """
+    scalars = [(p.ctype, p.name) for p in kernel.params if not p.access]
+    moves = [f"const {t} {n} = args_.{n};" for t, n in scalars]
+    fields = [*scalars, *(("long", f"grid{d}_") for d in range(3))]
+    const = {"in": "const ", "out": "", "inout": ""}
+    params = [f"{const[p.access]}{p.ctype}* __restrict__ {p.name}" for p in kernel.params if p.access]
+    params.append(f"const {kernel.name}_args args_")
+    entry = f'extern "C" __global__ void {kernel.name}({", ".join(params)})'
+    return f"{_struct(kernel, fields)}{entry} {{ ENTER(args_) {' '.join(moves)}"
 
 
 def _c_params(kernel: Kernel) -> list[str]:
@@ -137,4 +155,5 @@ def _c_entry(kernel: Kernel) -> str:
     )
 
 
-_RENDERERS = {"opencl": _opencl_header, "c": _c_header}
+_RENDERERS = {"opencl": _opencl_header, "c": _c_header, "cuda": _cuda_header, "hip": _cuda_header}
+_PRELUDES = {"hip": "cuda"}

@@ -41,7 +41,7 @@ def _classes_of(module: Any) -> Iterator[type[Backend]]:
 
 def _in_tree() -> set[type[Backend]]:
     package = importlib.import_module("torch_fl.backends")
-    names = [m.name for m in pkgutil.iter_modules(package.__path__)]
+    names = [m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
     return {c for n in names for c in _classes_of(importlib.import_module(f"torch_fl.backends.{n}"))}
 
 

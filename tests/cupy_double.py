@@ -1,0 +1,398 @@
+"""A stand-in for CuPy on a machine without a card, so that the adapters of backends/_cupy.py run as they are.
+
+It has the calls they make and no others. "Cards" are host memory; sources are compiled as C++ with
+tests/cuda_on_cpu.h, and a launch runs block by block. It is stricter than a card where that finds mistakes: what is
+put on a stream runs only when somebody waits for it, pinned memory is read then and not before, a struct of arguments
+must have the kernel's size, and calls made with another card current fail. `fail` names calls that fail from now on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+MEMORY = 1 << 30
+"""Bytes of each card."""
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
+fail: set[str] = set()
+calls: list[tuple[Any, ...]] = []
+"""What was launched: kernel, grid, block, arguments."""
+compiled: list[str] = []
+"""Every source that was compiled, in order."""
+
+_lock = threading.RLock()
+_count = 1
+
+
+class CUDARuntimeError(RuntimeError):
+    """An error of the runtime."""
+
+
+class CUDADriverError(RuntimeError):
+    """An error of the driver."""
+
+
+class OutOfMemoryError(MemoryError):
+    """The card has no more."""
+
+
+class CompileException(Exception):
+    """The compiler's log."""
+
+
+def _check(name: str) -> None:
+    if name in fail:
+        raise CUDARuntimeError(f"cudaErrorUnknown: {name}")
+
+
+# -- cards -----------------------------------------------------------------------------------------------------------
+_here = threading.local()
+
+
+def getDevice() -> int:
+    return getattr(_here, "card", 0)
+
+
+class Device:
+    """A card made current by `with`."""
+
+    def __init__(self, index: int) -> None:
+        self.id = index
+        self._outer: list[int] = []
+
+    def __enter__(self) -> Device:
+        self._outer.append(getDevice())
+        _here.card = self.id
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _here.card = self._outer.pop()
+
+
+# -- streams: a queue for each card and pointer ------------------------------------------------------------------------
+_queues: dict[tuple[int, int], deque[Callable[[], None]]] = {}
+
+
+def _queue(pointer: int) -> deque[Callable[[], None]]:
+    return _queues.setdefault((getDevice(), pointer), deque())
+
+
+def _drain(queue: deque[Callable[[], None]], until: Callable[[], bool] = lambda: False) -> None:
+    with _lock:
+        while queue and not until():
+            queue.popleft()()
+
+
+class Event:
+    """A mark in a queue."""
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        self.passed = False
+        self.queue: deque[Callable[[], None]] | None = None
+
+    def record(self, stream: Stream) -> None:
+        self.queue = stream.queue()
+        self.queue.append(lambda: setattr(self, "passed", True))
+
+    @property
+    def done(self) -> bool:
+        with _lock:  # asking gives the card time for one more step
+            if not self.passed and self.queue:
+                self.queue.popleft()()
+        return self.passed
+
+    def synchronize(self) -> None:
+        assert self.queue is not None
+        _drain(self.queue, lambda: self.passed)
+
+
+class Stream:
+    """A queue; `null` is that of each card that needs no making."""
+
+    null: Stream
+    _ids = itertools.count(1)
+    _current = threading.local()
+
+    def __init__(
+        self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: int | None = None
+    ) -> None:
+        assert null or non_blocking, "the null stream would wait for it"
+        self.ptr = 0 if null else next(self._ids)
+        self.device_id = -1 if null else getDevice()
+        self.priority = priority
+
+    def queue(self) -> deque[Callable[[], None]]:
+        if self.device_id not in (-1, getDevice()):
+            raise CUDARuntimeError("cudaErrorInvalidResourceHandle: another card is current")
+        return _queue(self.ptr)
+
+    def synchronize(self) -> None:
+        _check("streamSynchronize")
+        _drain(self.queue())
+
+    def wait_event(self, event: Event) -> None:
+        self.queue().append(event.synchronize)
+
+    def __enter__(self) -> Stream:
+        self._stack().append(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack().pop()
+
+    @classmethod
+    def _stack(cls) -> list[Stream]:
+        if not hasattr(cls._current, "stack"):
+            cls._current.stack = [cls.null]
+        stack: list[Stream] = cls._current.stack
+        return stack
+
+
+Stream.null = Stream(null=True)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+class MemoryPointer:
+    """A place in a block of memory."""
+
+    def __init__(self, block: Any, offset: int = 0) -> None:
+        self.mem = block
+        self.ptr = block.ctypes.data + offset
+        self._offset = offset
+
+    def __add__(self, nbytes: int) -> MemoryPointer:
+        return MemoryPointer(self.mem, self._offset + nbytes)
+
+
+class MemoryPool:
+    """Blocks of 512 bytes and more, by card; freed ones are kept, and hold nonsense."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[Any]] = {}
+        self._total: dict[int, int] = {}
+
+    def malloc(self, nbytes: int) -> MemoryPointer:
+        _check("malloc")
+        room, card = -(-nbytes // 512) * 512, getDevice()
+        free = self._free.setdefault(card, [])
+        found = next((i for i, b in enumerate(free) if b.size == room), None)
+        if found is None and self.total_bytes() + room > MEMORY:
+            raise OutOfMemoryError(f"Out of memory allocating {room} bytes")
+        if found is None:
+            self._total[card] = self.total_bytes() + room
+        block = np.full(room, 0xFF, np.uint8) if found is None else free.pop(found)
+        view = block[:]
+        weakref.finalize(view, free.append, block).atexit = False
+        return MemoryPointer(view)
+
+    def total_bytes(self) -> int:
+        return self._total.get(getDevice(), 0)
+
+    def free_all_blocks(self) -> None:
+        deviceSynchronize()  # as cudaFree does
+        free = self._free.setdefault(getDevice(), [])
+        self._total[getDevice()] = self.total_bytes() - sum(b.size for b in free)
+        for block in free:
+            block[:] = 0xFF
+        free.clear()
+
+
+class _Pinned(np.ndarray[Any, Any]):
+    """Pinned memory, as a buffer."""
+
+    @property
+    def ptr(self) -> int:
+        return int(self.ctypes.data)
+
+
+_pinned: weakref.WeakValueDictionary[int, _Pinned] = weakref.WeakValueDictionary()
+_ever_pinned: list[Any] = []
+
+
+class PinnedMemoryPool:
+    """A freed block holds nonsense at once, so that a copy that still needs it shows."""
+
+    def malloc(self, nbytes: int) -> _Pinned:
+        _check("hostAlloc")
+        base = np.zeros(nbytes, np.uint8)
+        _ever_pinned.append(base)
+        block = base.view(_Pinned)
+        weakref.finalize(block, base.fill, 0xFF).atexit = False
+        _pinned[block.ptr] = block
+        return block
+
+    def free_all_blocks(self) -> None:
+        """Nothing is kept."""
+
+
+def memcpyAsync(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
+    _check("memcpyAsync")
+    assert nbytes > 0
+    late = kind != HOST_TO_DEVICE or source in _pinned  # of pageable memory the driver takes a copy before it returns
+    data = source if late else ctypes.string_at(source, nbytes)
+    _queue(stream).append(lambda: ctypes.memmove(target, data, nbytes) and None)
+
+
+def memGetInfo() -> tuple[int, int]:
+    return MEMORY // 2, MEMORY
+
+
+def deviceSynchronize() -> None:
+    _check("deviceSynchronize")
+    for (card, _), queue in list(_queues.items()):
+        if card == getDevice():
+            _drain(queue)
+
+
+def getDeviceCount() -> int:
+    if not _count:
+        raise CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+    return _count
+
+
+def getDeviceProperties(index: int) -> dict[str, Any]:
+    return {
+        "name": b"a card in memory", "totalGlobalMem": MEMORY, "multiProcessorCount": 4, "sharedMemPerBlock": 49152,
+        "integrated": 0, "major": 9, "minor": 0, "pciDomainID": 0, "pciBusID": 3 + index, "pciDeviceID": 0,
+    }  # fmt: skip
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+_ENTRY = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+_FLAGS = ("-O1", "-march=native", "-shared", "-fPIC", "-w", "-std=c++17", "-x", "c++")
+
+
+def _loop(name: str, params: list[str]) -> str:
+    """What launches a kernel: every work-item of every block, then the next one."""
+    types = [p.rpartition("__restrict__")[0] for p in params[:-1]]
+    arguments = ", ".join([*(f"({t})pointers[{i}]" for i, t in enumerate(types)), f"*(const {name}_args*)scalars"])
+    return f"""
+extern "C" const long {name}_shape[2] = {{{len(types)}, sizeof({name}_args)}};
+extern "C" void {name}_run(void** pointers, const void* scalars, unsigned gx, unsigned gy, unsigned bx) {{
+  gridDim = {{gx, gy, 1}}; blockDim = {{bx, 1, 1}};
+  for (unsigned y = 0; y < gy; ++y) for (unsigned x = 0; x < gx; ++x) for (unsigned t = 0; t < bx; ++t) {{
+    blockIdx = {{x, y, 0}}; threadIdx = {{t, 0, 0}};
+    {name}({arguments});
+  }}
+}}
+"""
+
+
+def compile_using_nvrtc(
+    source: str, options: tuple[str, ...] = (), arch: str | None = None, filename: str = "kern.cu"
+) -> tuple[bytes, None]:
+    compiled.append(source)
+    loops = "".join(_loop(m.group(1), m.group(2).split(",")) for m in _ENTRY.finditer(source))
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "kernels.so"
+        text = (HERE / "cuda_on_cpu.h").read_text() + source + loops
+        command = ["g++", *_FLAGS, "-", "-o", str(library)]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompileException(done.stderr)
+        return library.read_bytes(), None
+
+
+class Module:
+    """A loaded binary."""
+
+    def load(self, binary: bytes) -> None:
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(binary)
+            file.flush()
+            self.library = ctypes.CDLL(file.name)
+
+    def get_function(self, name: str) -> Function:
+        return Function(self, name)
+
+
+class Function:
+    """A kernel: called with blocks, the size of a block, and pointers with the struct of scalars behind them."""
+
+    def __init__(self, module: Module, name: str) -> None:
+        self.name = name
+        self.run = getattr(module.library, f"{name}_run")
+        self.run.restype = None
+        self.pointers, self.nbytes = (ctypes.c_long * 2).in_dll(module.library, f"{name}_shape")
+        self.card = getDevice()
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: Any, shared_mem: int = 0, *, stream: Stream
+    ) -> None:
+        _check("launchKernel")
+        if self.card != getDevice():
+            raise CUDADriverError("CUDA_ERROR_INVALID_HANDLE: another card is current")
+        *pointers, scalars = args
+        assert all(type(p) is int for p in pointers)
+        assert isinstance(scalars, np.ndarray)
+        assert scalars.size == 1, "only arrays of size one are passed by value"
+        assert (len(pointers), scalars.nbytes) == (self.pointers, self.nbytes)
+        assert 0 < grid[0] < 1 << 31
+        assert grid[1] < 1 << 16
+        assert block[0] <= 1024
+        calls.append((self.name, grid, block, pointers))
+        found, struct = (ctypes.c_void_p * max(1, len(pointers)))(*pointers), scalars.tobytes()
+        sizes = [ctypes.c_uint(n) for n in (grid[0], grid[1], block[0])]
+        stream.queue().append(lambda: self.run(found, struct, *sizes))
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+class ndarray:
+    """An array over memory of the card."""
+
+    def __init__(self, shape: Any, dtype: Any, memptr: MemoryPointer, strides: Any) -> None:
+        self.memory = memptr
+        self.shape, self.strides, self.dtype = tuple(shape), tuple(strides), np.dtype(dtype)
+
+    def view(self) -> Any:
+        """The same as an array of NumPy."""
+        reach = sum((n - 1) * s for n, s in zip(self.shape, self.strides)) + self.dtype.itemsize
+        memory = (ctypes.c_char * reach).from_address(self.memory.ptr)
+        return np.ndarray(self.shape, self.dtype, memory, 0, self.strides)
+
+
+def matmul(left: ndarray, right: ndarray, out: ndarray) -> ndarray:
+    calls.append(("matmul", left.shape, right.shape, out.shape))
+    wide = np.float32 if left.dtype == np.float16 else left.dtype
+
+    def run() -> None:
+        out.view()[...] = np.matmul(left.view().astype(wide), right.view().astype(wide))
+
+    Stream._stack()[-1].queue().append(run)
+    return out
+
+
+def install(cards: int = 1, hip: bool = False) -> None:
+    """Make `import cupy` give this."""
+    global _count
+    _count, runtime.is_hip = cards, hip
+    sys.modules["cupy"] = cupy
+
+
+runtime = SimpleNamespace(
+    is_hip=False, CUDARuntimeError=CUDARuntimeError, getDevice=getDevice, getDeviceCount=getDeviceCount,
+    getDeviceProperties=getDeviceProperties, memcpyAsync=memcpyAsync, memGetInfo=memGetInfo,
+    deviceSynchronize=deviceSynchronize, runtimeGetVersion=lambda: 12090, driverGetVersion=lambda: 13000,
+    memcpyHostToDevice=HOST_TO_DEVICE, memcpyDeviceToHost=DEVICE_TO_HOST, memcpyDeviceToDevice=DEVICE_TO_DEVICE,
+)  # fmt: skip
+cuda = SimpleNamespace(
+    runtime=runtime, driver=SimpleNamespace(CUDADriverError=CUDADriverError), Device=Device, Stream=Stream, Event=Event,
+    memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError), MemoryPool=MemoryPool, PinnedMemoryPool=PinnedMemoryPool,
+    compiler=SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc), function=SimpleNamespace(Module=Module),
+)  # fmt: skip
+cupy = ModuleType("cupy")
+vars(cupy).update(__version__="a double", cuda=cuda, ndarray=ndarray, matmul=matmul)
