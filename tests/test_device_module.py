@@ -221,3 +221,19 @@ print(b.tolist(), b.device)
 """
     text = output_of(code, TORCH_FL_BACKENDS="opencl", POCL_DEVICES="pthread pthread")
     assert text == "npu:1 npu:1 npu:0 [3.0, 3.0, 3.0, 3.0] True\n[3.0, 5.0, 7.0, 9.0] npu:1\n"
+
+
+@pytest.mark.skipif(torch.npu.device_count() < 2, reason="needs two chips")
+@pytest.mark.parametrize("other", [0, 1])
+def test_likenesses_go_to_the_chip_that_is_named(device: torch.device, other: int) -> None:
+    x = torch.ones(2, 3, device=device).t()
+    with torch.npu.device(other):
+        for named in ("npu", f"npu:{other}", torch.device("npu", other)):
+            for made in (
+                torch.zeros_like(x, device=named), torch.randn_like(x, device=named, dtype=torch.float16),
+                torch.full_like(x, 7, device=named), x.new_zeros(3, 2, device=named), x.new_tensor([1.0], device=named),
+            ):  # fmt: skip
+                assert made.device.index == other
+        assert torch.zeros_like(x, device=f"npu:{other}").stride() == x.stride()
+        assert torch.zeros_like(x).device == x.new_zeros(1).device == x.new([1.0]).device == device
+        assert torch.zeros_like(x, device="cpu").device.type == "cpu"

@@ -73,6 +73,10 @@ REFUSED: dict[str, Any] = {
     "int divided in place": lambda d: torch.ones(2, dtype=torch.int64).to(d).div_(2),
     "int times float tensor in place": lambda d: torch.ones(2, dtype=torch.int64).to(d).mul_(torch.ones(2).to(d)),
     "bool minus bool": lambda d: torch.ones(2).bool().to(d) - torch.ones(2).bool().to(d),
+    "bool shifted by int in place": lambda d: torch.ones(2).bool().to(d).__ilshift__(1),
+    "a whole number that is none": lambda d: torch.logspace(
+        torch.tensor(99.0).to(d), 1, 1, dtype=torch.int64, device=d
+    ),
     "int to a negative power": lambda d: torch.ones(2, dtype=torch.int64).to(d) ** -1,
     "mean of integers": lambda d: torch.ones(2, dtype=torch.int64).to(d).mean(),
     "float matrix times int matrix": lambda d: torch.ones(2, 2).to(d) @ torch.ones(2, 2, dtype=torch.int64).to(d),
@@ -294,7 +298,9 @@ def test_things_are_where_they_were_asked_for(device: torch.device) -> None:
         x.split(1)[1], x.unbind(1)[0],
     ):  # fmt: skip
         assert made.device == device
-    assert device.index or x.new([2, 3]).device == device  # a constructor of C++: it knows the first chip only
+    for made in (x.new([2, 3]), x.new(2, 3), x.new(), x.new(torch.Size([2])), x.new(x)):
+        assert (made.device, made.dtype) == (device, x.dtype)
+    assert x.new([2, 3]).tolist() == [2, 3]
     assert x.to(device) is x
     assert x.to(x) is x
     assert x.float() is x

@@ -147,3 +147,10 @@ def test_out_and_aliases(device: torch.device) -> None:
     values, indices = torch.empty(6, device=device), torch.empty(6, dtype=torch.int64, device=device)
     torch.max(x.to(device), 0, out=(values, indices))
     torch.testing.assert_close((values.cpu(), indices.cpu()), tuple(x.max(0)))
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "max", "min"])
+def test_the_first_of_equal_zeros_is_the_extreme_one(name: str, device: torch.device) -> None:
+    x = torch.tensor([[0.0, -0.0, 0.0], [-0.0, 0.0, -0.0]])
+    got = getattr(x.to(device), name)(1)
+    assert torch.signbit(got if isinstance(got, torch.Tensor) else got[0]).tolist() == [False, True]

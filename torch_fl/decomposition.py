@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -78,6 +79,16 @@ def home(device: torch.device | None) -> Device:
     if _running.home is not None and not index:
         return _running.home
     return device_at(index)
+
+
+@contextmanager
+def at_home(device: Device) -> Iterator[None]:
+    """While C++ makes tensors that belong beside one of `device`."""
+    outer, _running.home = _running.home, device
+    try:
+        yield
+    finally:
+        _running.home = outer
 
 
 def find_decomposition(func: Any, functional: Any) -> Callable[[Any, Any], Any] | None:

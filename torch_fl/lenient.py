@@ -81,7 +81,11 @@ def _not_float(bound: Bound) -> bool:
 
 def _has_bool(bound: Bound) -> bool:
     """An operand is bool, as a tensor or as a number."""
-    return any(getattr(bound[n], "dtype", type(bound[n])) in (bool, torch.bool) for n in ("self", "other"))
+    return _is_bool(bound["self"]) or _is_bool(bound["other"])
+
+
+def _is_bool(value: Any) -> bool:
+    return getattr(value, "dtype", type(value)) in (bool, torch.bool)
 
 
 def _is_complex(*names: str) -> Row:
@@ -158,6 +162,16 @@ def _random(bound: Bound) -> bool:
     return bool(high is not None and low >= high)
 
 
+def _bool_by_number(bound: Bound) -> bool:
+    """An in-place shift of truth values by something that is no truth value."""
+    return bound["self"].dtype is torch.bool and not _is_bool(bound["other"])
+
+
+def _one_whole_point(bound: Bound) -> bool:
+    """A scale of one point that has to be a whole number."""
+    return bool(bound["steps"] == 1 and bound["dtype"] is not None and not bound["dtype"].is_floating_point)
+
+
 def _shuffle(name: str, dims: Sequence[int]) -> Row:
     """A factor that does not divide the sizes."""
 
@@ -201,6 +215,9 @@ _ROWS: Mapping[str, Row] = {
     "heaviside": _unlike("self", "values"),
     "sub": _has_bool,
     "rsub": _has_bool,
+    "__ilshift": _bool_by_number,
+    "__irshift": _bool_by_number,
+    "logspace": _one_whole_point,
     "isin": _is_complex("elements", "test_elements"),
     "nansum": _is_complex("self"),
     "_softmax_backward_data": _either(_sized_unlike("grad_output", "output"), _unlike("grad_output", "output")),

@@ -80,8 +80,12 @@ def check(func: Any, args: Any, kwargs: Any) -> None:
     check_out(func, args, kwargs)
 
 
-def check_out(func: Any, args: Any, kwargs: Any) -> None:
-    """Raise the CPU's exception if it refuses the call, as for an out= of another dtype: every op has its own rule."""
-    told = ask(func, args, kwargs).error
-    if told is not None:
-        raise told
+def check_out(func: Any, args: Any, kwargs: Any) -> bool:
+    """Raise the CPU's exception if it refuses the call, as for an out= of another dtype: every op has its own rule.
+
+    Returns whether it could be asked.
+    """
+    answer = ask(func, args, kwargs)
+    if answer.error is not None:
+        raise answer.error
+    return answer.asked

@@ -99,6 +99,16 @@ def new_tensor(self: Tensor, data: Any, **options: Any) -> torch.Tensor:
     return copied.requires_grad_(bool(given.get("requires_grad", False)))
 
 
+def new(self: Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """torch's old constructor, beside `self`: C++ would put the tensor on index 0."""
+    from .decomposition import at_home
+
+    if options.get("device") is not None:
+        return torch._C.TensorBase.new(self, *args, **options)
+    with at_home(self._spec.device):
+        return torch._C.TensorBase.new(self, *args, **options)
+
+
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """As torch has it: only `force=True` copies to the host. Raises TypeError otherwise."""
     if force:
@@ -200,7 +210,7 @@ def _set_data(self: Tensor, value: torch.Tensor) -> None:
 def install() -> None:
     """Put the overrides into the class."""
     for fn in (
-        to, cpu, get_device, new_tensor, numpy, __array__, tolist, __repr__, __format__, __deepcopy__,
+        to, cpu, get_device, new, new_tensor, numpy, __array__, tolist, __repr__, __format__, __deepcopy__,
         __dlpack__, data_ptr, untyped_storage,
     ):  # fmt: skip
         setattr(Tensor, fn.__name__, fn)

@@ -27,7 +27,7 @@ def nothing_in_nothing_out(d: Any) -> Any:
         F.cross_entropy(x, torch.full((4,), -100).to(d)), x.index_add(0, none, e), x.scatter(0, none.view(0, 3), 1.0),
         torch.stack([e, e]),
         torch.where(e > 0, e, 1), e.max(1), e.argmin(1), F.pad(e, (1, 1)),
-        F.interpolate(torch.empty(0, 1, 2, 2).to(d), scale_factor=2.0),
+        F.interpolate(torch.empty(0, 1, 2, 2).to(d), scale_factor=2.0), (x[:0, 0] > 0).cumsum_(0),
     ]  # fmt: skip
 
 

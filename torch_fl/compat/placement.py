@@ -25,6 +25,10 @@ FACTORIES = (
 )  # fmt: skip
 """Functions that make a host tensor first and then move it."""
 
+LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
+NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
+"""Functions, and methods, that look at the shape, dtype and device of a tensor, not at its values."""
+
 
 _NAMES = (str, torch.device)
 
@@ -85,6 +89,21 @@ def factory(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
     return factory
 
 
+def _elsewhere(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A function of a model tensor whose result goes where `device=` says: to C++ the model is on the first chip."""
+
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> torch.Tensor:
+        model = args[0] if args else None
+        if kwargs.get("device") is not None and isinstance(model, torch.Tensor) and names.is_ours(model.device):
+            kwargs["device"] = device = named(kwargs["device"])
+            if isinstance(device, torch.device) and device.type == names.OWN and device.index != model.get_device():
+                args = (torch.empty_strided(model.shape, model.stride(), dtype=model.dtype, device=device), *args[1:])
+        return original(*args, **kwargs)
+
+    return make
+
+
 def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
     """`with torch.device("npu")` and `torch.set_default_device("npu")`."""
 
@@ -104,6 +123,10 @@ def _all() -> Iterator[Patch]:
     yield Patch(DeviceContext, "__torch_function__", _in_context(DeviceContext.__torch_function__))
     for name in FACTORIES:
         yield Patch(torch, name, factory(getattr(torch, name)))
+    for name in LIKE:
+        yield Patch(torch, name, _elsewhere(getattr(torch, name)))
+    for name in NEW:
+        yield Patch(torch.Tensor, name, _elsewhere(getattr(torch.Tensor, name)))
 
 
 _calls = Shared(_all)
