@@ -113,15 +113,9 @@ def all_dims(b: Builder, self: Ref, dim: Any) -> None:
     emit_reduce(b, b.out(), self, _logical_dims(self, dim), ALL, torch.int32)
 
 
-@kernel("aten::count_nonzero")
-def count_nonzero(b: Builder, self: Ref, dim: int | None) -> None:
-    """How many elements along a dimension are not zero."""
-    emit_reduce(b, b.out(), self, reduced_dims(self.ndim, dim), COUNT, torch.int64)
-
-
-@kernel("aten::count_nonzero.dim_IntList")
-def count_nonzero_dims(b: Builder, self: Ref, dim: Any) -> None:
-    """How many elements along dimensions are not zero."""
+@kernel("aten::count_nonzero", "aten::count_nonzero.dim_IntList")
+def count_nonzero(b: Builder, self: Ref, dim: Any) -> None:
+    """How many elements along a dimension, several or all are not zero."""
     emit_reduce(b, b.out(), self, reduced_dims(self.ndim, dim), COUNT, torch.int64)
 
 
