@@ -89,3 +89,9 @@ def test_a_broken_driver_is_reported_and_passed_over(error: str) -> None:
     text = output_of(BROKEN_DRIVER.format(names=("pyopencl", "cupy"), error=error))
     assert text.startswith("['host'] [2.0, 2.0, 2.0]\n")
     assert "pyopencl cannot be imported" in text
+
+
+@pytest.mark.parametrize("name", ["TORCH_FL_CUDA", "TORCH_FL_FALLBACK", "TORCH_FL_LOG"])
+def test_a_wrong_setting_is_told_at_first_use(name: str) -> None:
+    code = "import torch, torch_fl\ntry: torch.ones(2, device='npu')\nexcept torch_fl.DeviceError as e: print(e)"
+    assert f"{name} takes " in output_of(code, **{name: "perhaps"})

@@ -513,12 +513,6 @@ print((torch.ones(2) + 1).tolist())
     assert text == "False 0\nTrue\n[2.0, 2.0]\n"
 
 
-@pytest.mark.device
-def test_a_wrong_setting_is_told() -> None:
-    code = "import torch, torch_fl\ntry: torch.ones(2, device='npu')\nexcept torch_fl.DeviceError as e: print(e)"
-    assert "TORCH_FL_CUDA takes 0, 1 or force, got 'perhaps'" in output_of(code, TORCH_FL_CUDA="perhaps")
-
-
 SCRIPTS = {"mnist": [], "amp": [], "resume": [], "gan": [], "language_model": ["--cuda"]}
 
 

@@ -23,7 +23,7 @@ from .spec import spec_of
 from .telemetry import limits, log, records, where
 from .tensor import Tensor, set_content, wrap
 
-POLICIES = ("allow", "warn", "error")
+POLICIES = settings.FALLBACK_POLICIES
 _CPU = torch.device("cpu")
 
 

@@ -88,6 +88,7 @@ def _register() -> None:
     storage.install()
     libraries.install()
     torch.flagos = sys.modules[__package__]  # type: ignore[attr-defined]
+    settings.check()  # last: the device type exists, and its first use tells what is wrong
     mode = settings.cuda_compat()
     if mode:
         from .compat import cuda
@@ -101,6 +102,7 @@ EXPLICIT = (
     # Factories that torch would compose of `empty(0)` and a resizing out= call.
     "arange", "arange.start", "arange.start_step", "linspace", "logspace", "eye", "eye.m",
     "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta",
+    "one_hot",  # torch's composite compares with all classes and checks none where it does not know the device
 )  # fmt: skip
 
 

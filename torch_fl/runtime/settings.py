@@ -6,6 +6,14 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+FALLBACK_POLICIES = ("allow", "warn", "error")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def check() -> None:
+    """Raise ValueError for a variable whose value means nothing."""
+    fallback_policy(), log_level(), cuda_compat()
+
 
 def backends() -> list[str] | None:
     """TORCH_FL_BACKENDS: comma-separated adapters to use, in order of preference; unset means all, best first."""
@@ -15,12 +23,18 @@ def backends() -> list[str] | None:
 
 def fallback_policy() -> str:
     """TORCH_FL_FALLBACK: "allow", "warn" (default) or "error"."""
-    return os.environ.get("TORCH_FL_FALLBACK", "warn")
+    policy = os.environ.get("TORCH_FL_FALLBACK", "").strip().lower() or "warn"
+    if policy not in FALLBACK_POLICIES:
+        raise ValueError(f"TORCH_FL_FALLBACK takes one of {FALLBACK_POLICIES}, got {policy!r}")
+    return policy
 
 
 def log_level() -> str:
     """TORCH_FL_LOG: "WARNING" (default), "INFO" or "DEBUG" (one line per op)."""
-    return os.environ.get("TORCH_FL_LOG", "WARNING")
+    level = os.environ.get("TORCH_FL_LOG", "").strip().upper() or "WARNING"
+    if level not in LOG_LEVELS:
+        raise ValueError(f"TORCH_FL_LOG takes one of {LOG_LEVELS}, got {level!r}")
+    return level
 
 
 def cache_dir() -> Path:

@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 from ..errors import did_you_mean
+from ..runtime.settings import LOG_LEVELS as LEVELS
 from . import records, report
 from .records import Record
 
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 logger = logging.getLogger("torch_fl")
 
 
