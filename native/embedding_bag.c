@@ -10,10 +10,15 @@
   const long low = offsets[b], high = b + 1 < bags ? (long)offsets[b + 1] : n; \
   const IDX first = low < 0 ? 0 : low > n ? n : low, last = high < first ? first : high > n ? n : high;
 
-// bag_of[k]: the bag of index k; sizes[b]: indices of bag b that are not `skip`.
-kernel bags(in TI idx, in TO offsets, out TB bag_of, out TB sizes, long n, long bags, long skip) {
+// bag_of[k]: the bag of index k; sizes[b]: indices of bag b that are not `skip`. Offsets, of which there are `places`, that
+// do not start at 0 or leave the list are noted.
+kernel bags(in TI idx, in TO offsets, out TB bag_of, out TB sizes, inout long seen, long n, long bags, long places,
+            long skip, int code, int start, int end) {
   const IDX b = GID0;
   BAG_RANGE
+  if (b == bags - 1 && offsets[places - 1] > n) checked(offsets[places - 1], n, 0, seen, end);
+  if (b == 0) checked(low, 1, 0, seen, start);
+  else checked(low, n + 1, 0, seen, code);
   IDX count = 0;
   for (IDX k = first; k < last; ++k) {
     bag_of[k] = (TB)b;

@@ -67,6 +67,11 @@ def test_is_as_on_the_cpu(name: str, device: torch.device, allow_fallback: None)
     compare(name, device)
 
 
+def bags(d: Any, offsets: list[int]) -> torch.Tensor:
+    table, at = torch.ones(4, 2).to(d), torch.tensor([0, 1, 2]).to(d)
+    return torch.nn.functional.embedding_bag(at, table, torch.tensor(offsets).to(d), mode="max").cpu()
+
+
 # -- what must be refused ------------------------------------------------------------------------------------------
 REFUSED: dict[str, Any] = {
     "int plus float in place": lambda d: torch.ones(2, dtype=torch.int64).to(d).add_(1.5),
@@ -97,6 +102,18 @@ REFUSED: dict[str, Any] = {
         torch.tensor([5]).to(d), torch.ones(3, 2).to(d)
     ).cpu(),
     "class too large": lambda d: torch.nn.functional.nll_loss(torch.zeros(1, 3).to(d), torch.tensor([3]).to(d)).cpu(),
+    "one-hot class too large": lambda d: torch.nn.functional.one_hot(torch.tensor([3]).to(d), 3).cpu(),
+    "one-hot class below zero": lambda d: torch.nn.functional.one_hot(torch.tensor([-1]).to(d), 3).cpu(),
+    "bags that start late": lambda d: bags(d, [1, 2]),
+    "bags that leave the list": lambda d: bags(d, [0, 9]),
+    "bags that start before it": lambda d: bags(d, [0, -1, 2]),
+    "more repeats than said": lambda d: (
+        torch.tensor([1, 2]).to(d).repeat_interleave(torch.tensor([1, 2]).to(d), output_size=2).cpu()
+    ),
+    "repeats below zero": lambda d: torch.repeat_interleave(torch.tensor([3, -1]).to(d), output_size=2).cpu(),
+    "segments below zero": lambda d: torch.segment_reduce(
+        torch.ones(4).to(d), "sum", lengths=torch.tensor([2, -1, 3]).to(d), unsafe=True
+    ).cpu(),
     "integer wanted": lambda d: torch.ones(3).to(d)[1.5],
     "mask of another shape": lambda d: torch.ones(3, 2).to(d)[torch.ones(2).bool().to(d)],
     "more dimensions than there are": lambda d: torch.ones(3).to(d)[0, 0],

@@ -167,11 +167,6 @@ def _bool_by_number(bound: Bound) -> bool:
     return bound["self"].dtype is torch.bool and not _is_bool(bound["other"])
 
 
-def _one_whole_point(bound: Bound) -> bool:
-    """A scale of one point that has to be a whole number."""
-    return bool(bound["steps"] == 1 and bound["dtype"] is not None and not bound["dtype"].is_floating_point)
-
-
 def _shuffle(name: str, dims: Sequence[int]) -> Row:
     """A factor that does not divide the sizes."""
 
@@ -217,7 +212,7 @@ _ROWS: Mapping[str, Row] = {
     "rsub": _has_bool,
     "__ilshift": _bool_by_number,
     "__irshift": _bool_by_number,
-    "logspace": _one_whole_point,
+    "logspace": lambda bound: bool(bound["steps"] == 1),  # a power that the dtype may not hold
     "isin": _is_complex("elements", "test_elements"),
     "nansum": _is_complex("self"),
     "_softmax_backward_data": _either(_sized_unlike("grad_output", "output"), _unlike("grad_output", "output")),

@@ -134,7 +134,8 @@ def emit_reduce(
         return
     partial = b.temp((parts, *walk.kept.shape), torch.int64 if how.index else acc)
     _launch(b, partial.select(0, 0), walk, replace(how, end="a"), acc, e, parts)
-    join = replace(how, map="v", end=how.end.replace("count", str(walk.red.numel)))
+    # Indices of parts are compared as they are stored: few parts would be counted in an int, which they may exceed.
+    join = replace(how, map="v", end=how.end.replace("count", str(walk.red.numel)), index=False)
     again = _Walk(partial.select(0, 0), only(partial, [0]), None, None, walk.shift)
     _launch(b, out, again, join, acc, e, 1)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..builder import Builder
 from ..kernels.indexed import raw_bits
-from ..kernels.pointwise import merge
-from ..refs import Layout, Ref
+from ..kernels.wrong import note_wrong
+from ..refs import Ref
 from ..registry import kernel
-from ..runtime.guard import TEXTS, code_of
+from ..runtime.guard import TEXTS
 from .rows import PROMOTION, compute_dtype, run_row
 
 _NUMERIC = ("float", "int")
@@ -33,12 +33,7 @@ def _forbid_zero(b: Builder, divisor: Any) -> None:
     if not isinstance(divisor, Ref):
         b.function(_not_zero, divisor)
         return
-    ref = raw_bits(divisor)
-    sizes, strides = merge(ref.shape, [ref.strides])
-    items, chunk = b.split(ref.numel)
-    layout = Layout.of(sizes, strides[:1])
-    b.launch("zeros.c", "zeros", items, [ref, b.guard(), ref.numel, chunk, code_of("division"), layout],
-             b.types(T=ref.dtype))  # fmt: skip
+    note_wrong(b, raw_bits(divisor), "v == 0", "division")
 
 
 def _not_zero(divisor: Any) -> None:

@@ -55,11 +55,13 @@ def embedding_bag(
     }
     factors = table if per_sample_weights is None else b.contiguous(per_sample_weights)
     b.fill(sizes, 0)
-    b.launch(_SOURCE, "bags", bags, [idx, starts, bag_of, sizes, n, bags, skip], defines)
+    codes = [code_of(name) for name in ("embedding_bag", "embedding_bag start", "embedding_bag end")]
+    given: list[Any] = [idx, starts, bag_of, sizes, b.guard(), n, bags, starts.numel, skip, *codes]
+    b.launch(_SOURCE, "bags", bags, given, defines)
     tiles = -(-width // tile)
     args: list[Any] = [
         table, idx, starts, factors, out, best, b.guard(), n, bags, weight.shape[0], width, tiles, skip,
-        code_of("embedding_bag"),
+        codes[0],
     ]  # fmt: skip
     b.launch(_SOURCE, "embedding_bag", bags * tiles, args, defines)
 

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from ..builder import Builder
+from ..dispatch import op_of, planned
 from ..kernels.types import ctype
-from ..refs import Ref
+from ..kernels.wrong import note_wrong
+from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..runtime.guard import code_of
 from ..tensor import Tensor
@@ -105,6 +107,18 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torc
     return counts[:bins].clone()
 
 
+_LIBRARY = torch.library.Library("torch_fl_impl", "FRAGMENT")
+_LIBRARY.define("repeats_make(Tensor repeats, Tensor ends, Scalar total) -> ()")
+_OPS = torch.ops.torch_fl_impl
+
+
+@kernel("torch_fl_impl::repeats_make", infer=False)
+def repeats_make(b: Builder, repeats: Ref, ends: Ref, total: Value) -> None:
+    """Repeats below zero, or that do not make `total` elements, are an error at the next read."""
+    note_wrong(b, repeats, "v < 0", "repeats")
+    note_wrong(b, ends.narrow(0, ends.numel - 1, 1), "v != limit", "repeat_interleave", total)
+
+
 @handler("aten::repeat_interleave.Tensor")
 def repeat_interleave(repeats: Tensor, output_size: int | None = None) -> torch.Tensor:
     """Each index i, repeats[i] times; waits for the device unless `output_size` is given."""
@@ -119,5 +133,7 @@ def repeat_interleave(repeats: Tensor, output_size: int | None = None) -> torch.
     ends = _ATEN.cumsum.default(repeats, 0)
     total = int(ends[-1].item()) if output_size is None else output_size
     numbers = torch.arange(total, dtype=ends.dtype, device=repeats.device)
+    if output_size is not None:
+        planned(op_of(_OPS.repeats_make.default), (repeats, ends, total), {})
     found = _ATEN.searchsorted.Tensor(ends, numbers, right=True)
     return found.to(repeats.dtype)  # type: ignore[no-any-return]

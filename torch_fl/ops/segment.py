@@ -9,6 +9,7 @@ from ..dispatch import op_of, planned
 from ..errors import Unsupported
 from ..fallback import download
 from ..kernels.indexed import check_index
+from ..kernels.wrong import note_wrong
 from ..refs import Ref
 from ..registry import find_overload, handler, kernel
 from ..tensor import Tensor
@@ -54,6 +55,9 @@ def segment_reduce(
     b: Builder, data: Ref, reduce: str, lengths: Ref | None, offsets: Ref | None, initial: float | None
 ) -> None:
     """The reduction of each run of `data` [..., size, ...]: [..., segments, ...]."""
+    if lengths is not None:
+        check_index(lengths)
+        note_wrong(b, lengths, "v < 0", "segment_reduce")
     ends, first = _runs(b, lengths, offsets)
     start = _STARTS[reduce] if initial is None else float(initial)
     _launch(b, "segment_reduce", ends, first, [data], b.out(), reduce, [start, int(initial is not None)])
