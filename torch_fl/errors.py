@@ -47,6 +47,16 @@ class Unsupported(Exception):
     """A kernel says it cannot serve this call; the next route is tried. Never reaches users."""
 
 
+def unsupported_dtype(dtype: torch.dtype) -> Unsupported:
+    """The error of a kernel that does not compute in a dtype."""
+    return Unsupported(f"dtype {dtype_name(dtype)}")
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The dtype without "torch."."""
+    return str(dtype).removeprefix("torch.")
+
+
 def message(what: str, *, call: str = "", because: str = "", hint: str = "") -> str:
     """Join the four parts of an error message; empty parts are left out."""
     parts = [what]
@@ -63,7 +73,7 @@ def describe(value: Any) -> str:
     """One argument as it appears in messages: tensors as dtype[shape], everything else by repr."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None:
-        return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
+        return f"{dtype_name(dtype)}{list(shape)}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(describe(v) for v in value[:4]) + (", ..." if len(value) > 4 else "")
         return f"[{inner}]"

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .compat.which import device_of
+from .errors import dtype_name
 from .runtime import devices as _devices
 from .runtime.device import Device
 from .runtime.memory import Buffer, Memory, rounded
@@ -150,7 +151,7 @@ def _holder(device: Device, buffer: Buffer, tensors: list[Any]) -> Holder:
         rounded(buffer.nbytes),
         len(tensors),
         tuple(tuple(t._spec.shape) for t in tensors),
-        tuple(str(t._spec.dtype).removeprefix("torch.") for t in tensors),
+        tuple(dtype_name(t._spec.dtype) for t in tensors),
         any(isinstance(t, torch.nn.Parameter) for t in tensors),
         lines.get(buffer, "") if lines is not None else "",
     )

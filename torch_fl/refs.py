@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .errors import Unsupported
+from .errors import Unsupported, dtype_name
 from .spec import Ints, contiguous_strides, extent_of, is_row_major
 
 MAX_RANK = 8
@@ -176,6 +176,6 @@ class Layout:
 
 def numpy_view(array: np.ndarray[Any, Any], ref: Ref, offset: int) -> np.ndarray[Any, Any]:
     """A NumPy view of raw bytes as `ref` describes them; for chips whose library is NumPy-like."""
-    kind = np.dtype(str(ref.dtype).removeprefix("torch.").replace("bool", "bool_"))
+    kind = np.dtype(dtype_name(ref.dtype).replace("bool", "bool_"))
     strides = [s * kind.itemsize for s in ref.strides]
     return np.ndarray(ref.shape, kind, array.data, offset * kind.itemsize, strides)

@@ -76,7 +76,7 @@ def _register() -> None:
     # Calls that exclude the Python key (torch.tensor(..., device="npu")) end in an assert unless these exist.
     aten = torch.library.Library("aten", "IMPL", "PrivateUse1")
     for name in EXPLICIT:
-        func = _overload(name)
+        func = overload(name)
         aten.impl(name, _bound(func))
     _libraries.extend([everything, aten, guard, *pinned.install()])
     survive.install()
@@ -106,9 +106,10 @@ EXPLICIT = (
 )  # fmt: skip
 
 
-def _overload(name: str) -> Any:
-    base, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, base), overload or "default")
+def overload(name: str) -> Any:
+    """The aten overload of "add.Tensor", or the default one of "mm"; registry.find_overload checks the name."""
+    base, _, which = name.partition(".")
+    return getattr(getattr(torch.ops.aten, base), which or "default")
 
 
 def _bound(func: Any) -> Any:

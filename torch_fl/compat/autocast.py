@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..names import is_ours
+from ..register import overload
 from ..tensor import Tensor
 from .untraced import untraced
 
@@ -209,12 +210,6 @@ POLICIES: tuple[tuple[Any, Callable[[Any], Kernel]], ...] = (
     (WIDEST, _widest),
     (BANNED, _banned),
 )
-
-
-def overload(name: str) -> Any:
-    """The overload that a table names."""
-    base, _, which = name.partition(".")
-    return getattr(getattr(torch.ops.aten, base), which or "default")
 
 
 _libraries: list[Any] = []

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import names
-from ..register import EXPLICIT
+from ..register import EXPLICIT, overload
 
 _KEY = "CUDA"
 _COMPOSITES = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
@@ -26,8 +26,7 @@ def _factories() -> Iterator[tuple[Any, bool]]:
         name = full.removeprefix("aten::")
         if name == full or not _has(full, "BackendSelect"):
             continue
-        base, _, overload = name.partition(".")
-        func = getattr(getattr(torch.ops.aten, base), overload or "default")
+        func = overload(name)
         options = {a.name for a in func._schema.arguments}
         composite = any(_has(full, key) for key in _COMPOSITES)
         if "device" in options and "self" not in options and (not composite or name in EXPLICIT or _has(full, _KEY)):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..refs import Layout, Ref
 from .frame import Frame, Phase
 from .gemm import emit_gemm
-from .types import ctype
+from .types import HALVES, ctype
 from .window import Window, layout
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ TILES = 16
 
 def acc_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype sums are kept in: float32 for halves. Raises Unsupported for what torch does not convolve."""
-    if dtype in (torch.float16, torch.bfloat16):
+    if dtype in HALVES:
         return torch.float32
     if dtype not in (torch.float32, torch.float64, torch.int64):
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(dtype)
     return dtype
 
 

@@ -18,7 +18,7 @@ from ..errors import Unsupported
 from ..refs import Layout, Ref
 from ..runtime.guard import code_of
 from .pointwise import complex_parts, merge
-from .types import raw_dtype
+from .types import HALVES, raw_dtype
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -111,7 +111,7 @@ def emit_scatter(
             emit_scatter(b, to, of, half, serial, reduce, skip)
         return
     source = source.expand(index.ref.shape)
-    if target.dtype in _HALVES and reduce in ("sum", "prod") and _crowded(source, target):
+    if target.dtype in HALVES and reduce in ("sum", "prod") and _crowded(source, target):
         room = b.temp((target.extent,), torch.float32).as_strided(target.shape, target.strides)
         b.copy(room, target)
         emit_scatter(b, room, b.cast(source, torch.float32), index, serial, reduce, skip)
@@ -181,9 +181,6 @@ def emit_linear(b: Builder, op: str, indices: Sequence[Ref], sizes: Sequence[int
         ]
         b.launch("offsets.c", "linear", items, arguments, b.types(TI=ref.dtype))
     return at
-
-
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def _crowded(source: Ref, target: Ref) -> bool:

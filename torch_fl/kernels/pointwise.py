@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import Unsupported
+from ..errors import Unsupported, unsupported_dtype
 from ..refs import MAX_RANK, Layout, Ref, Value
 from .plain_copy import emit_plain_copy
 from .source import read_native
@@ -209,7 +209,7 @@ def _operand(builder: Builder, name: str, dtype: torch.dtype, compute: torch.dty
         get = "c_real((REAL)T_{0}_load(v))" if compute.is_complex else "((ACC)T_{0}_load(v))"
         return builder.types(**{f"T_{name}": dtype}) | {f"GET_{name}(v)": get.format(name)}
     if not compute.is_complex:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(dtype)
     builder.types(REAL=dtype.to_real())
     kind = complex_ctype(dtype)
     get = "(v)" if dtype == compute else f"from_{kind.store}(v)"

@@ -16,7 +16,7 @@ import torch
 from ..refs import Layout, Ref, Value
 from .pointwise import merge
 from .source import read_native
-from .types import ctype
+from .types import HALVES, ctype
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -62,7 +62,7 @@ _LIMITS = {
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """The dtype sums of `dtype` are accumulated in: float32 for halves, int64 for integers and bool."""
-    if dtype in (torch.float16, torch.bfloat16):
+    if dtype in HALVES:
         return torch.float32
     return dtype if dtype.is_floating_point else torch.int64
 

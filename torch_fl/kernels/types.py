@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..errors import Unsupported
+from ..errors import Unsupported, unsupported_dtype
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,19 @@ _TYPES: dict[torch.dtype, CType] = {
 }
 
 
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that sums are kept in: float32 for halves, else the dtype itself."""
+    return torch.float32 if dtype in HALVES else dtype
+
+
 def ctype(dtype: torch.dtype) -> CType:
     """The C view of `dtype`. Raises Unsupported for dtypes kernels do not compute in (complex, quantized, float8)."""
     found = _TYPES.get(dtype)
     if found is None:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(dtype)
     return found
 
 
@@ -60,7 +68,7 @@ def complex_ctype(dtype: torch.dtype) -> CType:
     """The C view of a complex dtype: a struct of native/complex.h. Raises Unsupported for halves."""
     found = _COMPLEX.get(dtype)
     if found is None:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(dtype)
     return found
 
 

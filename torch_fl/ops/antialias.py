@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..kernels.norm import compute_dtype
 from ..refs import Ref
 from ..registry import kernel
@@ -22,7 +22,7 @@ _FILTERS = {"bilinear": ("linear_filter", 1), "bicubic": ("cubic_filter", 2)}
 
 def _defines(b: Builder, dtype: torch.dtype, mode: str) -> dict[str, object]:
     if not dtype.is_floating_point:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(dtype)
     types, (function, reach) = b.types(T=dtype), _FILTERS[mode]
     tile = _TILE if b.is_cpu else 1
     return {**types, "A": types["T_acc"], "FILTER": function, "REACH": reach, "TILE": tile}

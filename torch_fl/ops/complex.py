@@ -14,7 +14,7 @@ import torch
 from torch._prims_common import elementwise_dtypes
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..kernels.pointwise import emit
 from ..refs import Ref
 from ..registry import COMPLEX, Kernel, add_kernel, find_overload, kernel
@@ -28,7 +28,7 @@ def complex_dtype(operands: Sequence[Any], promotion: str = "default") -> torch.
         *[example(o) for o in operands if o is not None], type_promotion_kind=PROMOTION[promotion]
     )[0]
     if not found.is_complex:
-        raise Unsupported(f"dtype {str(found).removeprefix('torch.')}")
+        raise unsupported_dtype(found)
     return found
 
 

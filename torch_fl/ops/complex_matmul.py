@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..kernels.gemm import emit_gemm
 from ..kernels.pointwise import complex_parts, emit
 from ..refs import Ref
@@ -26,7 +26,7 @@ def product(b: Builder, out: Ref, a: Ref, x: Ref, conjugate: bool = False) -> No
     `conjugate`: of `a`. out must share no memory with the operands. Raises Unsupported for other dtypes.
     """
     if not out.dtype == a.dtype == x.dtype or not out.dtype.is_complex:
-        raise Unsupported(f"dtype {str(x.dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(x.dtype)
     if out.ndim == 2:
         out, a, x = out.unsqueeze(0), a.unsqueeze(0), x.unsqueeze(0)
     left, right, result = complex_parts(a), complex_parts(x), complex_parts(out)

@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Any
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..kernels.pointwise import complex_parts
 from ..refs import Ref, Value
 from ..registry import COMPLEX, kernel
@@ -15,7 +15,7 @@ from .random import checked_std, draw_normal, draw_uniform, number
 
 def _parts(out: Ref) -> Ref:
     if not out.dtype.is_complex:
-        raise Unsupported(f"dtype {str(out.dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(out.dtype)
     return complex_parts(out)
 
 

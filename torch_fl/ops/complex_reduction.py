@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..kernels.pointwise import complex_parts
 from ..kernels.reduce import MEAN, SUM, Reduction, emit_reduce, reduced_dims
 from ..refs import Ref
@@ -25,7 +25,7 @@ from .reduction import degrees_of_freedom
 def _check(*refs: Ref) -> None:
     for ref in refs:
         if not ref.dtype.is_complex:
-            raise Unsupported(f"dtype {str(ref.dtype).removeprefix('torch.')}")
+            raise unsupported_dtype(ref.dtype)
 
 
 def _sum(b: Builder, self: Ref, dim: Any, how: Reduction) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from ..builder import Builder
 from ..dispatch import call
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..fallback import download
 from ..kernels.indexed import check_index
 from ..refs import Ref
@@ -39,7 +39,7 @@ _BACKWARD = torch.ops.torch_fl.ctc_backward.default
 
 def _defines(b: Builder, log_probs: Ref, targets: Ref) -> dict[str, object]:
     if log_probs.dtype not in (torch.float32, torch.float64):
-        raise Unsupported(f"dtype {str(log_probs.dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(log_probs.dtype)
     check_index(targets)
     return b.types(T=log_probs.dtype, TI=targets.dtype)
 

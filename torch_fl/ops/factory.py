@@ -15,12 +15,12 @@ from ..decomposition import home
 from ..dispatch import call
 from ..errors import Unsupported
 from ..fallback import upload
+from ..kernels.types import HALVES
 from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..schema import NotOurs
 from ..tensor import Tensor, empty
 
-_HALVES = (torch.float16, torch.bfloat16)
 _library: Any = torch.library.Library("torch_fl", "FRAGMENT")
 _library.define("ramp(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)")
 _library.impl("ramp", lambda self, start, step: self, "Meta")
@@ -34,7 +34,7 @@ def _ramp_type(b: Builder, dtype: torch.dtype) -> str:
         raise Unsupported("dtype complex")
     if not dtype.is_floating_point:
         return "long"
-    return "double" if b.fp64 and dtype not in _HALVES else "float"
+    return "double" if b.fp64 and dtype not in HALVES else "float"
 
 
 @kernel("torch_fl::ramp")
@@ -150,8 +150,8 @@ def _between(b: Builder, start: Any, end: Any, base: Any, at: str) -> None:
         raise Unsupported("dtype complex")
     if not dtype.is_floating_point and not b.fp64:
         raise Unsupported("integer linspace needs float64")
-    kind = "float" if dtype in (*_HALVES, torch.float32) else "double"
-    rounded = dtype in _HALVES and at == _POINT
+    kind = "float" if dtype in (*HALVES, torch.float32) else "double"
+    rounded = dtype in HALVES and at == _POINT
     macros = {**b.types(T=dtype), "ACC": kind, "R(v)": "T_load(T_save(v))" if rounded else "(v)", "AT(v)": at}
     made = b.row_major(target)
     items, chunk = b.split(made.numel)

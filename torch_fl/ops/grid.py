@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch
-
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
+from ..kernels.types import widened
 from ..kernels.window import layout, triple, volume
 from ..refs import Layout, Ref
 from ..registry import kernel
@@ -27,7 +26,7 @@ class _Sampling:
 
     def __init__(self, b: Builder, rank: int, image: Ref, grid: Ref, result: Ref, mode: int) -> None:
         if not image.dtype.is_floating_point or grid.dtype != image.dtype:
-            raise Unsupported(f"dtype {str(image.dtype).removeprefix('torch.')}")
+            raise unsupported_dtype(image.dtype)
         types = b.types(T=image.dtype)
         d, h, w = triple([_TAPS[mode]] * rank, rank, 1)
         taps = {"MODE": mode, "TD": d, "TH": h, "TW": w, "FLAT": int(rank == 2)}
@@ -81,7 +80,7 @@ def _sample_backward(
 
 
 def _image_grad(b: Builder, s: _Sampling, out: Ref, grad: Ref, grid: Ref, rules: list[Any]) -> None:
-    wide = torch.float32 if grad.dtype in (torch.float16, torch.bfloat16) else grad.dtype
+    wide = widened(grad.dtype)
     target = b.row_major(out, wide)
     if out.numel:
         planes = s.samples * s.channels

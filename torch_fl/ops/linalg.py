@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import Unsupported, dtype_name
 from ..kernels import source as sources
 from ..refs import Ref
 from ..spec import contiguous_strides
@@ -26,7 +26,7 @@ ROWS = 256
 def launch(b: Builder, file: str, name: str, grid: int | tuple[int, ...], args: list[Any], dtype: torch.dtype) -> None:
     """Launch a kernel of native/`file` for numbers of `dtype`. Raises Unsupported for all but float32 and float64."""
     if dtype not in (torch.float32, torch.float64):
-        raise Unsupported(f"linear algebra in {str(dtype).removeprefix('torch.')}")
+        raise Unsupported(f"linear algebra in {dtype_name(dtype)}")
     if any(isinstance(a, Ref) and a.dtype.is_floating_point and a.dtype != dtype for a in args):
         raise Unsupported("linear algebra of several dtypes")
     defines = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..errors import Unsupported
+from ..errors import Unsupported, dtype_name
 from ..fallback import download
 from ..registry import handler
 from ..tensor import Tensor
@@ -26,7 +26,7 @@ LARGEST_NORM = 2.0
 def linalg_matrix_exp(self: Tensor) -> Any:
     """exp of every matrix of [..., n, n]; row-major."""
     if self.dtype not in _POWERS:
-        raise Unsupported(f"matrix_exp in {str(self.dtype).removeprefix('torch.')}")
+        raise Unsupported(f"matrix_exp in {dtype_name(self.dtype)}")
     n = self.shape[-1]
     if self.numel() == 0:
         return _ATEN.empty_like.default(self, memory_format=torch.contiguous_format)

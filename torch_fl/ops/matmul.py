@@ -9,7 +9,7 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import Unsupported, dtype_name
 from ..kernels.gemm import emit_gemm
 from ..kernels.pointwise import emit
 from ..refs import Ref
@@ -127,7 +127,7 @@ def _check(*operands: Ref) -> None:
     """One dtype for all, which torch's meta kernels do not ask for."""
     for other in operands[1:]:
         if other.dtype != operands[0].dtype:
-            names = [str(r.dtype).removeprefix("torch.") for r in (operands[0], other)]
+            names = [dtype_name(r.dtype) for r in (operands[0], other)]
             raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}")
 
 

@@ -14,6 +14,7 @@ from torch._prims_common import suggest_memory_format
 
 from ..builder import Builder
 from ..errors import Unsupported
+from ..kernels.types import widened
 from ..kernels.window import Window, layout, volume
 from ..refs import Ref
 from ..registry import handler, kernel
@@ -53,7 +54,7 @@ def max_pool_backward(rank: int, b: Builder, grad_output: Ref, self: Ref, indice
     """Each window's gradient added to the element it took; sums are in the compute type."""
     grad, index, out = volume(grad_output, rank), volume(indices, rank), b.out()
     defines = _defines(b, grad.dtype, False)
-    wide = torch.float32 if grad.dtype in (torch.float16, torch.bfloat16) else grad.dtype
+    wide = widened(grad.dtype)
     target = b.row_major(out, wide)
     planes = grad.shape[0] * grad.shape[1]
     plane = out.numel // planes if planes else 0

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import Unsupported, unsupported_dtype
 from ..kernels.source import read_native
 from ..refs import Ref, Value
 from ..registry import kernel
@@ -108,7 +108,7 @@ def draw_real(
     any_dtype: bool = False,
 ) -> None:
     if not any_dtype and not target.dtype.is_floating_point:
-        raise Unsupported(f"dtype {str(target.dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(target.dtype)
     defines, words = _real(b, target.dtype)
     _draw(b, target, generator, {**defines, **how}, words, a, c)
 

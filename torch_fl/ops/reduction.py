@@ -25,17 +25,15 @@ from ..kernels.reduce import (
     emit_reduce,
     reduced_dims,
 )
-from ..kernels.types import ctype
+from ..kernels.types import HALVES, ctype
 from ..refs import Ref, Value
 from ..registry import kernel
-
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def _accumulate(b: Builder, self: Ref, dim: Any, how: Reduction) -> None:
     """A sum or product in the wide dtype of the result; elements are rounded to a narrower result dtype first."""
     out = b.out()
-    if out.dtype in _HALVES:
+    if out.dtype in HALVES:
         self = b.cast(self, out.dtype)
     if out.dtype == torch.bool:
         how = ALL if how is PROD else ANY

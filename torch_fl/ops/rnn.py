@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..refs import Ref
 from ..registry import handler, kernel
 
@@ -22,7 +22,7 @@ def _launch(b: Builder, name: str, tensors: list[Ref], rows: int, n: int, has_bi
         return
     dtype = tensors[0].dtype
     if not dtype.is_floating_point:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(dtype)
     pieces = 1 if b.is_cpu else n
     macros = {**b.types(T=dtype), "HAS_BIAS": int(has_bias)}
     b.launch("rnn_cells.c", name, (pieces, rows), [*tensors, n, n if b.is_cpu else 1], macros)

@@ -14,8 +14,9 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from torch._prims_common import elementwise_dtypes
 
 from ..builder import Builder
-from ..errors import RegistryError, Unsupported
+from ..errors import RegistryError, Unsupported, unsupported_dtype
 from ..kernels.pointwise import emit
+from ..kernels.types import widened
 from ..refs import Ref, Value
 from ..registry import Kernel, add_kernel, find_overload
 from ..schema import params_of
@@ -88,7 +89,7 @@ def run_row(
     compute = compute_dtype([o for n, o in present.items() if promote is None or n in promote], PROMOTION[promotion])
     text = expression if isinstance(expression, str) else expression.get(_kind_of(compute))
     if text is None:
-        raise Unsupported(f"dtype {str(compute).removeprefix('torch.')}")
+        raise unsupported_dtype(compute)
     tensors = {n: o for n, o in present.items() if isinstance(o, Ref)}
     scalars = {n: o for n, o in present.items() if not isinstance(o, Ref)}
     emit(b, {"out_": (b.out() if out is None else out, text)}, tensors, scalars, compute, helpers)
@@ -111,7 +112,7 @@ def compute_dtype(operands: Sequence[Any], kind: Any) -> torch.dtype:
     if kind is KIND.NO_OPMATH:
         return found
     # Halves compute as float; the storage dtypes of the operands say how they are loaded.
-    return torch.float32 if found in (torch.float16, torch.bfloat16) else found
+    return widened(found)
 
 
 def example(operand: Any) -> Any:

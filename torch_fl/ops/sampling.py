@@ -8,7 +8,7 @@ import torch
 
 from ..builder import Builder
 from ..dispatch import call
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..fallback import download
 from ..kernels.pointwise import emit
 from ..refs import Ref
@@ -39,7 +39,7 @@ def normal(b: Builder, mean: Any, std: Any, generator: Any) -> None:
 def _sample(b: Builder, function: str, target: Ref, p: Ref, q: Ref, generator: Any) -> None:
     dtype = target.dtype
     if not dtype.is_floating_point:
-        raise Unsupported(f"dtype {str(dtype).removeprefix('torch.')}")
+        raise unsupported_dtype(dtype)
     first, second = (b.contiguous(b.cast(r.expand(target.shape), dtype)) for r in (p, q))
     macros = {**b.types(T=dtype), "LANES": 1, "WORDS": 1, "SAMPLE": function, "REAL": "double" if b.fp64 else "float"}
 

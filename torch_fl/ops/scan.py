@@ -11,7 +11,7 @@ import torch
 
 from ..builder import Builder
 from ..errors import Unsupported
-from ..kernels.types import ctype
+from ..kernels.types import HALVES, ctype
 from ..refs import Layout, Ref
 from ..registry import kernel
 
@@ -80,7 +80,7 @@ def _inner_run(self: Ref, out: Ref, dim: int) -> int:
 def _columns(b: Builder, out: Ref, self: Ref, dim: int, acc: torch.dtype, table: dict[str, Any]) -> None:
     n, inner = self.shape[dim], _inner_run(self, out, dim)
     outer = self.numel // (n * inner)
-    if acc in (torch.float16, torch.bfloat16):
+    if acc in HALVES:
         acc = torch.float32
     elif acc not in (torch.float64, torch.float32, torch.int64):
         acc = torch.int32

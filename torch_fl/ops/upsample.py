@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ..builder import Builder
-from ..errors import Unsupported
-from ..kernels.types import raw_dtype
+from ..errors import unsupported_dtype
+from ..kernels.types import raw_dtype, widened
 from ..kernels.window import Triple, layout, triple, volume
 from ..refs import Layout, Ref
 from ..registry import Kernel, add_kernel, find_overload
@@ -23,7 +23,6 @@ from ..schema import params_of
 _SOURCE = "upsample.c"
 _MODES = {"nearest": 0, "exact": 1, "linear": 2, "cubic": 3, "reflect": 4, "replicate": 5}
 _TAPS = {"linear": 2, "cubic": 4}
-_HALVES = (torch.float16, torch.bfloat16)
 
 # op name without rank and suffix -> mode; the linear ones have a name per rank
 _UPSAMPLE = {
@@ -52,7 +51,7 @@ class Resample:
         small, large = (b.out(), arguments["grad_output"]) if self.backward else (arguments["self"], b.out())
         inner, outer = volume(small, self.rank), volume(large, self.rank)
         if self.mode in _TAPS and not inner.dtype.is_floating_point:
-            raise Unsupported(f"dtype {str(inner.dtype).removeprefix('torch.')}")
+            raise unsupported_dtype(inner.dtype)
         rates = self._rates(inner, outer, align, scales)
         (self._gather_back if self.backward else self._gather)(b, inner, outer, front, rates, align)
 
@@ -82,9 +81,9 @@ class Resample:
 
     def _gather_back(self, b: Builder, out: Ref, grad: Ref, front: Triple, rates: list[float], align: bool) -> None:
         """Each output gradient spread over the inputs it came from; halves are summed in float32."""
-        wide = torch.float32 if grad.dtype in _HALVES else grad.dtype
+        wide = widened(grad.dtype)
         if not wide.is_floating_point:
-            raise Unsupported(f"dtype {str(wide).removeprefix('torch.')}")
+            raise unsupported_dtype(wide)
         target = b.row_major(out, wide)
         planes = out.shape[0] * out.shape[1]
         if out.numel:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..api import devices
+from ..errors import dtype_name
 from .devices import Device
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -29,7 +30,7 @@ class Support:
     autocast: bool
 
     def __str__(self) -> str:
-        return f"{str(self.arithmetic).removeprefix('torch.')} on {self.place}"
+        return f"{dtype_name(self.arithmetic)} on {self.place}"
 
 
 class Precision(Mapping[tuple[str, torch.dtype], Support]):
@@ -50,7 +51,7 @@ class Precision(Mapping[tuple[str, torch.dtype], Support]):
     def __repr__(self) -> str:
         lines = [f"{'device':8}{'dtype':10}{'arithmetic':21}{'own units':11}autocast"]
         for (device, dtype), s in self._rows.items():
-            name = str(dtype).removeprefix("torch.")
+            name = dtype_name(dtype)
             lines.append(f"{device:8}{name:10}{s!s:21}{_yes(s.units):11}{_yes(s.autocast)}")
         return "\n".join(lines)
 

@@ -15,6 +15,7 @@ from functools import cache
 from time import perf_counter
 from typing import Any, Protocol
 
+from ..errors import dtype_name
 from ..schema import is_view
 from ..tensor import Tensor
 from . import traffic, where
@@ -185,9 +186,7 @@ def _device_name(index: int) -> str:
     return f"npu:{index}"
 
 
-@cache
-def _dtype_name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
+_dtype_name = cache(dtype_name)
 
 
 def _flat(values: Any) -> list[Any]:
