@@ -274,6 +274,11 @@ class Memory:
         """Give memory that no buffer uses back to the driver."""
         self.peak_reserved()
         self.backend.synchronize()
+        self._drop_free_blocks()
+        self.backend.empty_cache()
+
+    def _drop_free_blocks(self) -> None:
+        """A function of its own: its last handle must be gone before the adapter empties its pool."""
         with self._lock:
             for pool in self.pools():
                 for room, handle in pool.take_all():
@@ -281,4 +286,3 @@ class Memory:
                         self._streams.forget(handle)
                     self._taken -= room
                     self.driver_frees += 1
-        self.backend.empty_cache()
