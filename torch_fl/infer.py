@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from .errors import Unsupported
 from .runtime.devices import Device
-from .schema import functional_of, params_of
+from .schema import bind_all, functional_of, params_of
 from .spec import Spec, spec_of
 from .tensor import Tensor
 
@@ -200,6 +201,27 @@ _LIKE = {
 infers the same shape and dtype, and the CPU's strides."""
 
 
+def _as_input(bound: dict[str, Any]) -> Any:
+    return suggest_memory_format(bound["input"])
+
+
+_FORMATS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "roll": lambda bound: suggest_memory_format(bound["self"]) if bound["dims"] else None,
+    "_log_softmax_backward_data": lambda bound: torch.contiguous_format,
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"), _as_input),
+    **dict.fromkeys(("_native_batch_norm_legit_no_training", "native_batch_norm_backward"), _as_input),
+}
+"""Ops whose first result the CPU lays out in a memory format, unlike their meta kernels -> which one, or None."""
+
+
+def _give_format(func: Any, args: Sequence[Any], kwargs: dict[str, Any], flat: list[Any]) -> None:
+    """Lay the first result out as `_FORMATS` says."""
+    choose = _FORMATS.get(func._schema.name.removeprefix("aten::"))
+    found = None if choose is None else choose(bind_all(func, args, kwargs))
+    if found is not None and isinstance(flat[0], torch.Tensor):
+        flat[0] = torch.empty(flat[0].shape, dtype=flat[0].dtype, device=_META, memory_format=found)
+
+
 def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device) -> Inferred:
     """What `func` returns for these arguments, on `device`.
 
@@ -214,6 +236,7 @@ def infer(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: Device
         raise _refusal(error, func, args, kwargs) from None
     storages = {t.untyped_storage()._cdata: i for i, t in enumerate(twins)}
     flat, pack = _structure(result)
+    _give_format(func, args, kwargs, flat)
     outs = []
     for out in _given_outs(func, args, kwargs, originals, twins) or flat:
         spec = spec_of(tuple(out.shape), tuple(out.stride()), out.dtype, device)

@@ -200,6 +200,7 @@ _ROWS: Mapping[str, Row] = {
     "put": _unlike("self", "source"),
     "bucketize": _more_dims("boundaries", 1),
     "searchsorted": lambda bound: bound["sorter"] is not None and bound["sorter"].dtype != torch.int64,
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _unlike("weight", "per_sample_weights")),
     "embedding_renorm": _either(_more_dims("self", 2), _not_float),
     "addmm": _more_dims("self", 2),
     "addmv": _more_dims("self", 1),
