@@ -105,10 +105,11 @@ def declared_errors(entry: Any, dtype: str, count: int) -> Iterator[Wrong]:
 
 def spoiled_samples(entry: Any, dtype: str, count: int) -> Iterator[Wrong]:
     """Good samples with one argument that may be wrong."""
+    spoilers = {how: make for how, make in SPOILERS.items() if (entry.name, how) not in UNSAFE}
     for n, sample in enumerate(samples_of(entry, dtype, count)):
         args = (sample.input, *sample.args)
         for at, value in [*enumerate(args), *sample.kwargs.items()]:
-            for how, make in SPOILERS.items():
+            for how, make in spoilers.items():
                 for spoiled in islice(make(value), 2):
                     what = f"sample {n}, argument {at}, {how}"
                     if isinstance(at, int):
@@ -151,3 +152,6 @@ SPOILERS: Mapping[str, Callable[[Any], Iterator[Any]]] = {
     "a number far out": _far_number,
     "indices far out": _far_index,
 }
+
+UNSAFE = (("lu_unpack", "another shape"),)
+"""What torch's CPU does not survive: it writes outside of its memory."""

@@ -277,6 +277,8 @@ def test_wrong_pivots(device: torch.device) -> None:
     wrong = pivots + 1000
     with pytest.raises(RuntimeError, match="pivots passed to lu_unpack must be between 1"):
         torch.lu_unpack(lu, wrong)[0].cpu()
+    with pytest.raises(RuntimeError, match="lu_unpack got pivots"):
+        torch.lu_unpack(lu[..., :-1, :], wrong)
     assert torch.linalg.lu_solve(lu, wrong, lu).cpu().shape == (3, 3)
 
 

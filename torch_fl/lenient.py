@@ -49,11 +49,23 @@ def _writes_what_it_reads(func: Any, bound: Bound) -> bool:
     return False
 
 
+def _far_output_padding(bound: Bound) -> bool:
+    rank = bound["weight"].dim() - 2
+    given = (bound[n] for n in ("output_padding", "stride", "dilation"))
+    triples = zip(*(list(v) * rank if len(v) == 1 else v for v in given))
+    return any(p < 0 or p >= max(s, d) for p, s, d in triples)
+
+
 def _convolution(bound: Bound) -> bool:
     bias, weight = bound["bias"], bound["weight"]
     channels = weight.shape[1] * bound["groups"] if bound["transposed"] else weight.shape[0]
     numbers = min(bound["dilation"]) < 1 or min(bound["padding"]) < 0 or min(bound["stride"]) < 1
-    return numbers or (bias is not None and tuple(bias.shape) != (channels,)) or _unlike("input", "weight")(bound)
+    return (
+        numbers
+        or _far_output_padding(bound)
+        or (bias is not None and tuple(bias.shape) != (channels,))
+        or _unlike("input", "weight")(bound)
+    )
 
 
 def _tensors(bound: Bound, names: Sequence[str]) -> list[torch.Tensor]:
@@ -132,11 +144,6 @@ def _group_norm(bound: Bound) -> bool:
     return sizes or _per_channel("weight", "bias")(bound)
 
 
-def _lu_unpack(bound: Bound) -> bool:
-    matrices, pivots = bound["LU_data"], bound["LU_pivots"]
-    return bool(pivots.shape != (*matrices.shape[:-2], min(matrices.shape[-2:]))) or pivots.dtype != torch.int32
-
-
 def _index_put(bound: Bound) -> bool:
     """Values of another dtype or shape; masks are left out, as only their values say what would fit."""
     values, indices = bound["values"], [i for i in bound["indices"] if isinstance(i, torch.Tensor)]
@@ -197,7 +204,7 @@ _ROWS: Mapping[str, Row] = {
     "_index_put_impl": _index_put,
     "_unsafe_index_put": _index_put,
     "index_fill": _either(_is_complex("value"), _rows),
-    "put": _unlike("self", "source"),
+    "put": _either(_unlike("self", "source"), lambda bound: bool(bound["index"].numel() != bound["source"].numel())),
     "bucketize": _more_dims("boundaries", 1),
     "searchsorted": lambda bound: bound["sorter"] is not None and bound["sorter"].dtype != torch.int64,
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _unlike("weight", "per_sample_weights")),
@@ -219,7 +226,7 @@ _ROWS: Mapping[str, Row] = {
     "_softmax_backward_data": _either(_sized_unlike("grad_output", "output"), _unlike("grad_output", "output")),
     "_log_softmax_backward_data": _either(_sized_unlike("grad_output", "output"), _unlike("grad_output", "output")),
     "native_group_norm": _group_norm,
-    "lu_unpack": _lu_unpack,
+    "lu_unpack": lambda bound: bool(bound["LU_pivots"].dtype != torch.int32),
     "native_layer_norm": _unlike("input", "weight", "bias"),
     "soft_margin_loss": _sized_unlike("self", "target"),
     "smooth_l1_loss": lambda bound: bound["beta"] < 0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from ..builder import Builder
-from ..errors import Unsupported
+from ..errors import Error, Unsupported, message
 from ..refs import Ref
 from ..registry import kernel
 from ..runtime.guard import code_of
@@ -129,7 +129,14 @@ def _permutation(b: Builder, out: Ref, pivots: Ref) -> None:
 
 @kernel("aten::lu_unpack")
 def lu_unpack(b: Builder, LU_data: Ref, LU_pivots: Ref, unpack_data: bool, unpack_pivots: bool) -> None:
-    """(P, L, U) of factors and pivots; what is not asked for stays empty."""
+    """(P, L, U) of factors and pivots; what is not asked for stays empty.
+
+    Raises Error for pivots of other factors: torch's CPU, which is not asked then, reads and writes outside of them.
+    """
+    *batch, m, n = LU_data.shape
+    if unpack_pivots and LU_pivots.shape != (*batch, min(m, n)):
+        raise Error(message(f"lu_unpack got pivots {LU_pivots.shape} for factors {LU_data.shape}",
+                            because=f"these have pivots {(*batch, min(m, n))}"))  # fmt: skip
     if unpack_pivots:
         _permutation(b, b.out(0), b.contiguous(LU_pivots))
     if unpack_data:
