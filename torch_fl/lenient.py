@@ -60,6 +60,7 @@ def _convolution(bound: Bound) -> bool:
     bias, weight = bound["bias"], bound["weight"]
     channels = weight.shape[1] * bound["groups"] if bound["transposed"] else weight.shape[0]
     numbers = min(bound["dilation"]) < 1 or min(bound["padding"]) < 0 or min(bound["stride"]) < 1
+    numbers = numbers or bound["groups"] > weight.shape[0]
     return (
         numbers
         or _far_output_padding(bound)
@@ -159,6 +160,11 @@ def _index_put(bound: Bound) -> bool:
         return True
 
 
+def _put(bound: Bound) -> bool:
+    index = bound["index"]
+    return bool(index.dtype != torch.int64 or index.numel() != bound["source"].numel())
+
+
 def _nll(bound: Bound) -> bool:
     x, target = bound["self"], bound["target"]
     return bool(x.dim() > 1 and (x.shape[0], *x.shape[2:]) != target.shape) or _unlike("self", "weight")(bound)
@@ -204,7 +210,7 @@ _ROWS: Mapping[str, Row] = {
     "_index_put_impl": _index_put,
     "_unsafe_index_put": _index_put,
     "index_fill": _either(_is_complex("value"), _rows),
-    "put": _either(_unlike("self", "source"), lambda bound: bool(bound["index"].numel() != bound["source"].numel())),
+    "put": _either(_unlike("self", "source"), _put),
     "bucketize": _more_dims("boundaries", 1),
     "searchsorted": lambda bound: bound["sorter"] is not None and bound["sorter"].dtype != torch.int64,
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), _unlike("weight", "per_sample_weights")),
@@ -229,6 +235,7 @@ _ROWS: Mapping[str, Row] = {
     "lu_unpack": lambda bound: bool(bound["LU_pivots"].dtype != torch.int32),
     "native_layer_norm": _unlike("input", "weight", "bias"),
     "soft_margin_loss": _sized_unlike("self", "target"),
+    "multi_margin_loss": _unlike("self", "weight"),
     "smooth_l1_loss": lambda bound: bound["beta"] < 0,
     "huber_loss": _unlike("self", "target"),
     "binary_cross_entropy": _either(_unlike("self", "target", "weight"), _sized_unlike("self", "target", "weight")),
