@@ -4,12 +4,15 @@ It has the calls they make and no others. "Cards" are host memory; sources are c
 tests/cuda_on_cpu.h, and a launch runs block by block. It is stricter than a card where that finds mistakes: what is
 put on a stream runs only when somebody waits for it, pinned memory is read then and not before, a struct of arguments
 must have the kernel's size, and calls made with another card current fail. `fail` names calls that fail from now on.
+With CUPY_DOUBLE_SOURCES every source that is compiled is also written to that folder.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -296,6 +299,8 @@ def compile_using_nvrtc(
     source: str, options: tuple[str, ...] = (), arch: str | None = None, filename: str = "kern.cu"
 ) -> tuple[bytes, None]:
     compiled.append(source)
+    if folder_of_sources := os.environ.get("CUPY_DOUBLE_SOURCES"):
+        Path(folder_of_sources, f"{hashlib.sha256(source.encode()).hexdigest()[:16]}.cu").write_text(source)
     loops = "".join(_loop(m.group(1), m.group(2).split(",")) for m in _ENTRY.finditer(source))
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "kernels.so"
