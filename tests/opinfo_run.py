@@ -66,7 +66,7 @@ class Worker:
             found: dict[str, Any] = json.loads(line)
             return found
         error = self._died(process, late=not ready)
-        return {"node": list(node), "error": error, "where": "", "checked": 0, "fallbacks": 0,
+        return {"node": list(node), "error": error, "where": "", "checked": 0, "rounded": 0, "fallbacks": 0,
                 "seconds": 0.0, "compiled": 0}  # fmt: skip
 
     def _start(self) -> subprocess.Popen[str]:
@@ -132,6 +132,7 @@ class Report:
     def __init__(self, results: Sequence[dict[str, Any]]) -> None:
         self.failed = [r for r in results if r["error"] and not declared(Node(*r["node"]))]
         self.unexpected = [r for r in results if not r["error"] and declared(Node(*r["node"]))]
+        self.rounded = [" ".join(r["node"]) for r in results if r["rounded"] and not r["error"]]
         self.counts: dict[tuple[str, str], Counter[str]] = {}
         self.nodes = len(results)
         self.passed = sum(not r["error"] for r in results)
@@ -151,6 +152,8 @@ class Report:
         ]
         lines += [f"FAILED {' '.join(r['node'])}\n    {r['error'][:600]}" for r in self.failed]
         lines += [f"PASSED, although declared to fail: {' '.join(r['node'])}" for r in self.unexpected]
+        if self.rounded:
+            lines.append(f"off the CPU's results by rounding, held against float64: {', '.join(self.rounded)}")
         total = sum(self.counts.values(), Counter())
         lines.append(f"{self.nodes} nodes, {total['samples']} samples, {total['fell back']} nodes fell back to the CPU")
         return "\n".join([*lines, f"programs compiled by one worker: {self.compiled}"])
