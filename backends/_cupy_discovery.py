@@ -42,7 +42,7 @@ def _properties(runtime: Any, index: int, vendor: str, platform: str) -> Propert
         fp64=True,
         fp16=True,
         int64_atomics=True,
-        host_memory=bool(told["integrated"]),
+        host_memory=bool(told.get("integrated")),
         fingerprint=f"pci:{domain}:{bus}:{slot}",  # as backends/_opencl_discovery.py makes it
         capability=(int(told["major"]), int(told["minor"])),
         pci_domain_id=domain,

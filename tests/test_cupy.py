@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -224,6 +226,31 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch
 def test_products_go_to_the_library() -> None:
     expected = {"float32": 20, "float64": 20, "float16": 12, "bfloat16": 0, "int64": 0}
     assert output_of(PRODUCTS, **DOUBLE) == "".join(f"torch.{d} {n}\n" for d, n in expected.items())
+
+
+NAMES = """
+import types, cupy, cupy_double
+def missing(double, real, path):
+    for name, value in vars(double).items():
+        if name.startswith("__"):
+            continue
+        if not hasattr(real, name):
+            yield f"{path}.{name}"
+        elif isinstance(value, (types.SimpleNamespace, type)):
+            yield from missing(value, getattr(real, name), f"{path}.{name}")
+print(sorted(missing(cupy_double.cupy, cupy, "cupy")))
+"""
+OWN = ["cupy.cuda.Stream._current", "cupy.cuda.Stream._ids", "cupy.cuda.Stream._stack",
+       "cupy.cuda.Stream.queue"]  # fmt: skip
+"""What the stand-in needs for itself."""
+
+
+@pytest.mark.device
+def test_the_stand_in_has_no_call_that_cupy_lacks() -> None:
+    if run_python("-c", "import cupy", PYTHONPATH=os.environ.get("PYTHONPATH", "")).returncode:
+        pytest.skip("CuPy is not installed")
+    path = f"{HERE}:{os.environ.get('PYTHONPATH', '')}"
+    assert set(ast.literal_eval(output_of(NAMES, PYTHONPATH=path))) <= set(OWN)
 
 
 @pytest.mark.device
