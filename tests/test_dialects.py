@@ -21,11 +21,11 @@ from torch_fl.kernels import source
 
 HERE = Path(__file__).parent
 PARTS = [
-    ("forward", "float32", 6, 2),
+    ("forward", "float32", 8, 2),
     ("forward", "float16", 24, 1),
     ("forward", "int64", 24, 1),
     ("forward", "complex64", 24, 1),
-    ("gradient", "float32", 12, 1),
+    ("gradient", "float32", 16, 1),
 ]
 """(group, dtype, every how many entries, samples of each)."""
 LEAST = 150
