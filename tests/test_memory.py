@@ -96,18 +96,18 @@ def test_limit(device: torch.device, chip: Device) -> None:
 
 
 def test_out_of_memory_names_the_five_biggest_holders(device: torch.device, chip: Device, pool_options: None) -> None:
-    torch_fl.init(memory_pool={"limit": chip.allocated_bytes() + 100_000, "record_lines": True})
-    kept = [torch.empty(n, 100, dtype=torch.uint8, device=device) for n in (60, 70, 80, 90, 100, 110)]
-    weight = torch.nn.Parameter(torch.empty(100, 100, dtype=torch.int16, device=device), requires_grad=False)
+    torch_fl.init(memory_pool={"limit": chip.allocated_bytes() + 20_000_000, "record_lines": True})
+    kept = [torch.empty(n, 20_000, dtype=torch.uint8, device=device) for n in (60, 70, 80, 90, 100, 110)]
+    weight = torch.nn.Parameter(torch.empty(100, 20_000, dtype=torch.int16, device=device), requires_grad=False)
     with pytest.raises(torch.OutOfMemoryError) as caught:
-        torch.empty(60_000, dtype=torch.uint8, device=device)
+        torch.empty(12_000_000, dtype=torch.uint8, device=device)
     text = str(caught.value)
-    assert "60000 bytes were asked for" in text
+    assert "12000000 bytes were asked for" in text
     holders = text.split("the biggest holders are ")[1].splitlines()[0].split(" | ")
     assert len(holders) == 5
-    assert holders[0].startswith("20000 bytes: parameter int16[100, 100] from ")
+    assert holders[0].startswith("4000000 bytes: parameter int16[100, 20000] from ")
     assert "test_memory.py:" in holders[0]
-    assert any(h.startswith("11000 bytes: uint8[110, 100] from ") for h in holders)
+    assert any(h.startswith("2200000 bytes: uint8[110, 20000] from ") for h in holders)
     assert "because: the limit is" in text
     assert " are free" in text
     assert "try: a smaller batch" in text
