@@ -89,6 +89,7 @@ def test_parameters_gradients_flags_and_attributes(device: torch.device) -> None
         assert loaded_x.is_leaf
 
 
+@pytest.mark.device
 def test_a_process_without_torch_fl_reads_all(tmp_path: Path, device: torch.device) -> None:
     torch.manual_seed(0)
     model = torch_fl.virtualize(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), device)
@@ -179,6 +180,7 @@ def _double(connection: Any) -> None:
     connection.send((found.device.type, (found * 2).tolist()))
 
 
+@pytest.mark.device
 def test_another_process_gets_values(device: torch.device) -> None:
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_double, args=(there,))
@@ -189,6 +191,7 @@ def test_another_process_gets_values(device: torch.device) -> None:
     assert answer == ("cpu", [0, 2, 4])
 
 
+@pytest.mark.device
 def test_workers_get_a_dataset_of_device_tensors(device: torch.device) -> None:
     data = torch.utils.data.TensorDataset(torch.arange(8.0, device=device))
     loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=1, multiprocessing_context="spawn")
