@@ -108,6 +108,9 @@ def spoiled_samples(entry: Any, dtype: str, count: int) -> Iterator[Wrong]:
     spoilers = {how: make for how, make in SPOILERS.items() if (entry.name, how) not in UNSAFE}
     for n, sample in enumerate(samples_of(entry, dtype, count)):
         args = (sample.input, *sample.args)
+        _error_of(
+            entry, *Copies(DEVICE)((args, sample.kwargs))
+        )  # a plan made for right numbers must not serve wrong ones
         for at, value in [*enumerate(args), *sample.kwargs.items()]:
             for how, make in spoilers.items():
                 for spoiled in islice(make(value), 2):

@@ -116,3 +116,13 @@ def test_extremes(device: torch.device) -> None:
     for loss in (F.huber_loss, F.smooth_l1_loss, F.mse_loss):
         assert_same(lambda a, u, loss=loss: loss(a, u, reduction="none"), x, torch.zeros(5), device=device)
     assert_same(lambda a, u: F.mse_loss(a, u), torch.empty(0, 2), torch.empty(0, 2), device=device)
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda x, t, e: F.smooth_l1_loss(x, t, beta=e), lambda x, t, e: F.huber_loss(x, t, delta=e)]
+)
+def test_a_wrong_width_is_refused_with_a_cached_plan(loss: Any, device: torch.device) -> None:
+    x, t = torch.randn(5, device=device), torch.zeros(5, device=device)
+    loss(x, t, 1.0)
+    with pytest.raises((RuntimeError, ValueError), match="does not support"):
+        loss(x, t, -1.0)

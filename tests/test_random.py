@@ -248,6 +248,7 @@ def test_like_factories_and_broadcast_parameters(device: torch.device) -> None:
         lambda x: x.bernoulli_(2),
         lambda x: x.cauchy_(0, 0),
         lambda x: x.log_normal_(0, 0),
+        lambda x: torch.native_dropout(x, 2.0, True),
     ],
 )
 def test_bad_numbers_are_refused_with_a_cached_plan(call: Any, device: torch.device) -> None:
@@ -260,6 +261,7 @@ def test_bad_numbers_are_refused_with_a_cached_plan(call: Any, device: torch.dev
         x.bernoulli_(0.5),
         x.cauchy_(),
         x.log_normal_(),
+        torch.native_dropout(x, 0.5, True),
     )
     with pytest.raises(RuntimeError):
         call(x)

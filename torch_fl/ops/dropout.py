@@ -11,7 +11,7 @@ from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..runtime.guard import code_of
 from ..tensor import Tensor
-from .random import bernoulli_float, draw_key, fill_dense, lanes_of, number, random_source
+from .random import bernoulli_float, checked_chance, draw_key, fill_dense, lanes_of, number, random_source
 from .rows import pointwise
 
 
@@ -58,7 +58,7 @@ def native_dropout(b: Builder, input: Ref, p: Value, train: bool | None) -> None
     lanes = lanes_of(b)
     items, chunk = b.split(-(-source.numel // (4 * lanes)), 64)
     seed, offset = draw_key(b, None, -(-source.numel // 4))
-    keep = number(p).map(lambda v: 1.0 - v, float)
+    keep = checked_chance(number(p).map(lambda v: 1.0 - v, float))
     scale = number(p).map(lambda v: 0.0 if v == 1 else 1.0 / (1.0 - v), float)
     macros = {**b.types(T=input.dtype, X=mask.dtype), "LANES": lanes, "WORDS": 1}
     args: list[Any] = [source, *dense, source.numel, chunk, seed, offset, keep, scale]

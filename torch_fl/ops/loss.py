@@ -167,25 +167,25 @@ def mse_loss_backward(b: Builder, grad_output: Ref, self: Ref, target: Ref, redu
     _gradient(b, "mse_loss", grad_output, self, target, None, reduction)
 
 
-@kernel("aten::smooth_l1_loss")
+@kernel("aten::smooth_l1_loss", static=("beta",))
 def smooth_l1_loss(b: Builder, self: Ref, target: Ref, reduction: int, beta: Any) -> None:
     """Quadratic below beta, linear above."""
     _loss(b, "smooth_l1_loss", self, target, None, reduction, beta)
 
 
-@kernel("aten::smooth_l1_loss_backward")
+@kernel("aten::smooth_l1_loss_backward", static=("beta",))
 def smooth_l1_loss_backward(b: Builder, grad_output: Ref, self: Ref, target: Ref, reduction: int, beta: Any) -> None:
     """Gradient of the input."""
     _gradient(b, "smooth_l1_loss", grad_output, self, target, None, reduction, beta)
 
 
-@kernel("aten::huber_loss")
+@kernel("aten::huber_loss", static=("delta",))
 def huber_loss(b: Builder, self: Ref, target: Ref, reduction: int, delta: Any) -> None:
     """Quadratic up to delta, linear with slope delta above."""
     _loss(b, "huber_loss", self, target, None, reduction, delta)
 
 
-@kernel("aten::huber_loss_backward")
+@kernel("aten::huber_loss_backward", static=("delta",))
 def huber_loss_backward(b: Builder, grad_output: Ref, self: Ref, target: Ref, reduction: int, delta: Any) -> None:
     """Gradient of the input."""
     _gradient(b, "huber_loss", grad_output, self, target, None, reduction, delta)

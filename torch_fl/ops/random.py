@@ -205,7 +205,9 @@ def geometric_(b: Builder, self: Ref, p: Value, generator: Any) -> None:
     draw_real(b, b.out(), generator, {"DRAW": draw}, number(p).map(rate), any_dtype=True)
 
 
-def _checked_chance(p: Any) -> Value:
+def checked_chance(p: Any) -> Value:
+    """A probability, checked at every call."""
+
     def check(value: float) -> float:
         require(0 <= value <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={value:g}")
         return value
@@ -218,7 +220,7 @@ def bernoulli_float(b: Builder, self: Ref, p: Value, generator: Any) -> None:
     """1 with chance p, else 0."""
     target = b.out()
     defines = {"VALUE": "float", "PARAM": "float", "DRAW": "U < a"}
-    _draw(b, target, generator, defines, 1, _checked_chance(p), 0.0)
+    _draw(b, target, generator, defines, 1, checked_chance(p), 0.0)
 
 
 # -- integers ------------------------------------------------------------------------------------------------------
