@@ -176,5 +176,4 @@ class OpenCL(Backend):
         return run
 
     def close(self) -> None:
-        self.synchronize()
-        self._memory.drop()
+        self.empty_cache()

@@ -13,7 +13,7 @@ import torch
 
 from . import fallback, migration, names, rejection
 from .decomposition import home
-from .errors import Error, Unsupported, describe_call, message
+from .errors import Error, Unsupported, describe_call, message, several_devices
 from .infer import find_tensors
 from .interrupts import watch
 from .plan import CallPlan
@@ -148,10 +148,7 @@ def _common_device(op: Op, tensors: Sequence[Any], kwargs: dict[str, Any]) -> De
         if op.func._schema.name.removeprefix("aten::") in CPU_ALLOWED and all(t.device.type == "cpu" for t in foreign):
             return None
         where = names.shown(next(iter(devices)).index)
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {where} and "
-            f"{foreign[0].device}! (when checking arguments of {describe_call(op.name, tensors)})"
-        )
+        raise several_devices(where, foreign[0].device, describe_call(op.name, tensors))
     if len(devices) > 1:
         return None
     if devices:

@@ -81,6 +81,14 @@ def describe(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def several_devices(first: object, second: object, call: str) -> RuntimeError:
+    """torch's error for a call whose tensors are on two devices."""
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}! "
+        f"(when checking arguments of {call})"
+    )
+
+
 def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any] | None = None) -> str:
     """The call as a user would read it: name(float32[2, 3], alpha=2)."""
     parts = [describe(a) for a in args] + [f"{k}={describe(v)}" for k, v in (kwargs or {}).items()]

@@ -6,7 +6,6 @@ the CPU, and an output that shares a storage there becomes a view of the device 
 
 from __future__ import annotations
 
-import ctypes
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import torch
 from .errors import FallbackError, describe_call, message
 from .infer import map_tensors
 from .runtime import settings
+from .runtime.adapter import host_bytes
 from .runtime.devices import Buffer, Device
 from .schema import bind_all, params_of
 from .spec import spec_of
@@ -136,17 +136,13 @@ class _Crossing:
 
 def storage_bytes(storage: torch.UntypedStorage) -> memoryview:
     """The bytes of a CPU storage, without a copy; valid while the storage lives."""
-    return _bytes_at(storage.data_ptr(), storage.nbytes())
+    # Not Tensor.numpy(), here and below: it makes a storage one that cannot be resized any more.
+    return host_bytes(storage.data_ptr(), storage.nbytes())
 
 
 def tensor_bytes(flat: torch.Tensor) -> memoryview:
     """The bytes of a contiguous CPU tensor, without a copy; valid while the tensor lives."""
-    return _bytes_at(flat.data_ptr(), flat.numel() * flat.element_size())
-
-
-def _bytes_at(address: int, nbytes: int) -> memoryview:
-    # Not Tensor.numpy(): it makes a storage one that cannot be resized any more.
-    return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+    return host_bytes(flat.data_ptr(), flat.numel() * flat.element_size())
 
 
 def upload(tensor: torch.Tensor, device: Device, keep_holes: bool = False) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from . import engine
-from .errors import describe_call
+from .errors import describe_call, several_devices
 from .infer import find_tensors, map_tensors
 from .runtime.devices import Device
 from .schema import bind_all, params_of
@@ -77,10 +77,7 @@ def _announce(func: Any, moving: list[Tensor], device: Device, args: Any, kwargs
     """Count the move and tell who wants to know."""
     name, source = func.name(), moving[0]._spec.device.index
     if _State.policy == "error":
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, npu:{device.index} and "
-            f"npu:{source}! (when checking arguments of {describe_call(name, args, kwargs)})"
-        )
+        raise several_devices(f"npu:{device.index}", f"npu:{source}", describe_call(name, args, kwargs))
     _State.count += 1
     _State.nbytes += sum(t._spec.extent * t._spec.itemsize for t in moving)
     _keep_gradients_home()

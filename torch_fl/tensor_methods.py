@@ -14,6 +14,7 @@ from torch import _tensor_str
 from . import names
 from .compat.checkpoint import reduce_ex
 from .compat.module_apply import OURS
+from .compat.placement import named
 from .compat.storage import data_ptr, untyped_storage
 from .errors import message
 from .runtime.devices import Buffer
@@ -42,12 +43,7 @@ def _wanted_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.devic
         return names.canonical(first.device)
     if not isinstance(first, _DEVICE_LIKE) or isinstance(first, bool):
         return None
-    device = torch.device("npu", first) if isinstance(first, int) else names.canonical(torch.device(first))
-    if device.type == "npu" and device.index is None:
-        from .runtime.devices import current_index
-
-        return torch.device("npu", current_index())
-    return device
+    return torch.device("npu", first) if isinstance(first, int) else torch.device(named(first))
 
 
 def to(self: Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:

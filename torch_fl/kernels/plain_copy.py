@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..fallback import tensor_bytes
 from ..refs import Ref, Value
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def emit_plain_copy(builder: Builder, target: Ref, source: Ref | Value | float |
     def read(place: Place) -> tuple[torch.Tensor, memoryview]:
         handle, offset, ref = place
         flat = torch.empty(ref.extent, dtype=ref.dtype, device="cpu")
-        raw = flat.view(torch.uint8).numpy().data
+        raw = tensor_bytes(flat)
         backend.copy_d2h(raw, handle, offset * ref.dtype.itemsize)
         return flat.as_strided(ref.shape, ref.strides), raw
 

@@ -6,6 +6,7 @@ per matrix, the rest of the matrix is updated by as many as there are columns or
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from ..builder import Builder
 from ..errors import Unsupported, dtype_name
+from ..fallback import tensor_bytes
 from ..kernels import source as sources
 from ..refs import Ref
 from ..spec import contiguous_strides
@@ -58,6 +60,16 @@ def new_columns(b: Builder, shape: tuple[int, ...], dtype: torch.dtype) -> Ref:
 def columns(b: Builder, out: Ref) -> Ref:
     """Where matrices that end up in `out` are worked on: itself if it is dense and column-major, else a temporary."""
     return out if out.transpose(-1, -2).is_contiguous else new_columns(b, out.shape, out.dtype)
+
+
+def on_the_left(b: Builder, out: Ref, other: Ref, left: bool, work: Callable[[Ref], None]) -> None:
+    """`work` turns `other`, flat, into `out`; not `left`: on the transposed problem, which stands on the left."""
+    if not left:
+        out, other = out.transpose(-1, -2), other.transpose(-1, -2)
+    x = columns(b, out)
+    b.copy(x, other)
+    work(flat(x))
+    b.deliver(out, x)
 
 
 def in_columns(b: Builder, ref: Ref, shape: tuple[int, ...] | None = None) -> Ref:
@@ -106,7 +118,7 @@ def raise_errors(b: Builder, info: Ref, api: str) -> None:
         handle, offset, ref = place
         found = torch.empty(ref.shape, dtype=ref.dtype, device="cpu")
         if found.numel():
-            backend.copy_d2h(found.reshape(-1).view(torch.uint8).numpy().data, handle, offset * ref.dtype.itemsize)
+            backend.copy_d2h(tensor_bytes(found), handle, offset * ref.dtype.itemsize)
         torch._linalg_check_errors(found, api, is_matrix=found.dim() == 0)
 
     b.function(check, b.contiguous(info))

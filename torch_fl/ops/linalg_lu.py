@@ -22,6 +22,7 @@ from .linalg import (
     in_columns,
     launch,
     new_columns,
+    on_the_left,
     raise_errors,
     subtract_product,
     triangle,
@@ -154,12 +155,7 @@ def linalg_lu_solve(b: Builder, LU: Ref, pivots: Ref, B: Ref, left: bool, adjoin
 
 
 def _solve(b: Builder, out: Ref, lu: Ref, pivots: Ref, right: Ref, left: bool, transposed: bool) -> None:
-    if not left:  # the transposed system
-        out, right, transposed = out.transpose(-1, -2), right.transpose(-1, -2), not transposed
-    x = columns(b, out)
-    b.copy(x, right)
-    solve_factored(b, lu, pivots, flat(x), transposed)
-    b.deliver(out, x)
+    on_the_left(b, out, right, left, lambda x: solve_factored(b, lu, pivots, x, transposed == left))
 
 
 @kernel("aten::_linalg_solve_ex")

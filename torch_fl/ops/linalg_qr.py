@@ -9,7 +9,18 @@ from ..builder import Builder
 from ..errors import Unsupported
 from ..refs import Ref
 from ..registry import kernel
-from .linalg import BLOCK, column_strides, columns, flat, identity, in_columns, launch, new_columns, triangle
+from .linalg import (
+    BLOCK,
+    column_strides,
+    columns,
+    flat,
+    identity,
+    in_columns,
+    launch,
+    new_columns,
+    on_the_left,
+    triangle,
+)
 
 
 def factor(b: Builder, a: Ref, tau: Ref) -> None:
@@ -86,10 +97,4 @@ def ormqr(b: Builder, self: Ref, input2: Ref, input3: Ref, left: bool, transpose
     if self.shape[-2] != side or input2.shape[-1] != min(side, self.shape[-1]):
         raise Unsupported("ormqr of these shapes")
     a, tau = flat(in_columns(b, self)), b.contiguous(input2)
-    target, other = out, input3
-    if not left:  # the transposed product
-        target, other, transpose = out.transpose(-1, -2), input3.transpose(-1, -2), not transpose
-    c = columns(b, target)
-    b.copy(c, other)
-    multiply(b, a, tau, flat(c), transpose)
-    b.deliver(target, c)
+    on_the_left(b, out, input3, left, lambda c: multiply(b, a, tau, c, transpose == left))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..builder import Builder
 from ..refs import Ref
 from ..registry import kernel
-from .linalg import BLOCK, columns, flat, in_columns, launch, subtract_product
+from .linalg import BLOCK, flat, in_columns, launch, on_the_left, subtract_product
 
 
 def solve_triangle(b: Builder, a: Ref, x: Ref, lower: bool, unit: bool = False) -> None:
@@ -42,12 +42,8 @@ def linalg_solve_triangular(b: Builder, self: Ref, B: Ref, upper: bool, left: bo
 
 
 def _solve(b: Builder, out: Ref, a: Ref, right: Ref, upper: bool, left: bool, unit: bool) -> None:
-    if not left:  # the transposed system
-        out, a, right, upper = out.transpose(-1, -2), a.transpose(-1, -2), right.transpose(-1, -2), not upper
-    x = columns(b, out)
-    b.copy(x, right)
-    solve_triangle(b, a, flat(x), not upper, unit)
-    b.deliver(out, x)
+    a = a if left else a.transpose(-1, -2)
+    on_the_left(b, out, right, left, lambda x: solve_triangle(b, a, x, upper != left, unit))
 
 
 @kernel("aten::triangular_solve")
