@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 from conftest import to
-from networks import GPT
 from subprocesses import output_of
 from torch.nn import functional as F
 from torch.testing._internal.autocast_test_lists import AutocastTestLists
 
+from torch_fl.bench.networks import GPT
 from torch_fl.compat import autocast
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32

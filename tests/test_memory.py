@@ -9,10 +9,11 @@ from functools import partial
 
 import pytest
 import torch
-from networks import GPT, ResNet18
 from torch.nn import functional as F
 
 import torch_fl
+from torch_fl.bench.memory import cpu_peak, device_peak
+from torch_fl.bench.networks import GPT, ResNet18
 from torch_fl.errors import OutOfMemoryError
 from torch_fl.runtime.devices import Device, device_at
 from torch_fl.runtime.memory import rounded
@@ -329,23 +330,8 @@ def _gpt(device: str) -> None:
     _train(optimizer, lambda: F.cross_entropy(model(x)[0].flatten(0, 1), y.flatten()))
 
 
-def _cpu_peak(run: Callable[[], None]) -> int:
-    """Most bytes that torch's CPU allocator had handed out at once during `run`, by its own reports to the profiler."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        run()
-    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    live = peak = 0
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    return peak
-
-
 @pytest.mark.model
 @pytest.mark.parametrize("train", [_resnet_sgd, _resnet_adamw, _gpt])
 def test_peak_of_training(device: torch.device, chip: Device, train: Callable[[str], None]) -> None:
     """Model, gradients, optimizer state and activations of three steps take at most 1.10 times what they take there."""
-    before = chip.allocated_bytes()
-    chip.reset_peak()
-    train(str(device))
-    assert chip.peak_bytes - before <= 1.10 * _cpu_peak(lambda: train("cpu"))
+    assert device_peak(lambda: train(str(device)), device) <= 1.10 * cpu_peak(lambda: train("cpu"))

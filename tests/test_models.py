@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from networks import GPT, Recurrent, ResNet18
 from torch import nn
 from torch.nn import functional as F
 
 import torch_fl
+from torch_fl.bench.networks import GPT, Recurrent, ResNet18
 
 pytestmark = pytest.mark.model
 

@@ -1,4 +1,4 @@
-"""Plain torch.nn networks that the model tests train: ResNet-18, a GPT decoder with KV cache, a small MLP."""
+"""Networks that tests train and the benchmark measures: ResNet-18, a GPT decoder with KV cache, a small MLP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-Cache = list[tuple[torch.Tensor, torch.Tensor]]
+Pair = tuple[torch.Tensor, torch.Tensor]
+Cache = list[Pair]
 
 
 class ResidualBlock(nn.Module):
@@ -48,7 +49,7 @@ class ResNet18(nn.Module):
         self.classify = nn.Linear(512, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.classify(self.features(x))
+        return self.classify(self.features(x))  # type: ignore[no-any-return]
 
 
 class DecoderBlock(nn.Module):
@@ -61,7 +62,7 @@ class DecoderBlock(nn.Module):
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
-    def forward(self, x: torch.Tensor, past: tuple[torch.Tensor, torch.Tensor] | None = None) -> tuple:
+    def forward(self, x: torch.Tensor, past: Pair | None = None) -> tuple[torch.Tensor, Pair]:
         b, t, d = x.shape
         q, k, v = (p.view(b, t, self.heads, -1).transpose(1, 2) for p in self.qkv(self.norm1(x)).split(d, 2))
         if past is not None:
@@ -114,7 +115,7 @@ class MLP(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layers(x)
+        return self.layers(x)  # type: ignore[no-any-return]
 
 
 class Recurrent(nn.Module):
@@ -130,4 +131,4 @@ class Recurrent(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x, _ = self.lstm(self.embed(tokens))
         x, _ = self.gru(x)
-        return self.head(x)
+        return self.head(x)  # type: ignore[no-any-return]
