@@ -1,9 +1,11 @@
-"""Names the machine's CPU to a PoCL whose LLVM is older than the CPU.
+"""Names the machine's CPU to a PoCL whose LLVM does not know it.
 
-Such a PoCL takes "generic" for the CPU's name, which its own clang then refuses ("unknown target CPU 'generic'"), and
-nothing compiles; it has no setting to say another. The name is a C string that the device's struct points to, next to
-the target triple. Here that pointer is found, read through the kernel (an address that is not mapped is an error, not
-a crash), and set to a CPU that old LLVMs know and that has no instruction this one lacks.
+LLVM takes a CPU that is newer than itself for an older one of the same make, whose code leaves half of each register
+unused, or for "generic", which PoCL's own clang then refuses ("unknown target CPU 'generic'"), and nothing compiles;
+PoCL has no setting to say another. The name is a C string that the device's struct points to, next to the target
+triple. Here that pointer is found, read through the kernel (an address that is not mapped is an error, not a crash),
+and set to a CPU that old LLVMs know and that has no instruction this one lacks. PoCL's cache on disk keeps programs by
+this name, so none compiled for another CPU is found there.
 """
 
 from __future__ import annotations
@@ -21,6 +23,15 @@ _TARGETS = {
     "sandybridge": {"avx", "aes", "pclmulqdq", "popcnt"},
     "x86-64": set(),
 }
+"""CPUs that LLVM knows since long, best first, and what the machine's flags must have for each."""
+
+_LESS_THAN = {
+    "skylake-avx512": "haswell broadwell skylake alderlake raptorlake znver1 znver2 znver3 x86-64-v3",
+    "haswell": "sandybridge ivybridge btver2 bdver1 bdver2 bdver3 x86-64-v2",
+    "sandybridge": "nehalem westmere core2 penryn",
+}
+"""What an LLVM may take a CPU for that has all of the target's instructions: names of CPUs that have not."""
+
 _STRUCT_BYTES = 1024
 _WORD = struct.Struct("@Q")
 _kept: list[ctypes.Array[ctypes.c_char]] = []
@@ -28,33 +39,40 @@ _kept: list[ctypes.Array[ctypes.c_char]] = []
 
 
 def name_the_cpu(pointer: int) -> str:
-    """Name the CPU in the PoCL device at `pointer`, where PoCL does not know it; returns the name given, or ""."""
+    """Name the CPU in the PoCL device at `pointer` where PoCL's own name says less; returns the name given, or ""."""
     try:
-        with open("/proc/self/mem", "rb", buffering=0) as memory:
-            places = list(_unknown_cpus(memory.fileno(), pointer))
         flags = _cpu_flags()
+        target = next(n for n, needed in _TARGETS.items() if needed <= flags)
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            places = list(_places(memory.fileno(), pointer, _understatements(target)))
     except OSError:
         return ""
     if len(places) != 1:
         return ""
-    name = next(n for n, needed in _TARGETS.items() if needed <= flags)
-    _kept.append(ctypes.create_string_buffer(name.encode()))
+    _kept.append(ctypes.create_string_buffer(target.encode()))
     ctypes.c_uint64.from_address(places[0]).value = ctypes.addressof(_kept[-1])
-    return name
+    return target
 
 
-def _unknown_cpus(memory: int, pointer: int) -> Iterator[int]:
+def _understatements(target: str) -> set[str]:
+    """The names that say less than `target`: "generic", and those of CPUs below it."""
+    levels = list(_TARGETS)[list(_TARGETS).index(target) :]
+    return {"generic", *levels[1:], *(name for level in levels for name in _LESS_THAN.get(level, "").split())}
+
+
+def _places(memory: int, pointer: int, names: set[str]) -> Iterator[int]:
+    """Where the struct at `pointer` has one of these names of CPUs behind a target triple."""
     words = [w for (w,) in _WORD.iter_unpack(os.pread(memory, _STRUCT_BYTES, pointer))]
     for i, (triple, cpu) in enumerate(pairwise(words)):
-        if _text(memory, cpu) == b"generic" and _text(memory, triple).startswith(b"x86_64-"):
+        if _text(memory, triple).startswith("x86_64-") and _text(memory, cpu) in names:
             yield pointer + (i + 1) * _WORD.size
 
 
-def _text(memory: int, address: int) -> bytes:
+def _text(memory: int, address: int) -> str:
     try:
-        return os.pread(memory, 64, address).split(b"\0")[0]
+        return os.pread(memory, 64, address).split(b"\0")[0].decode("ascii", "replace")
     except (OSError, OverflowError):
-        return b""
+        return ""
 
 
 def _cpu_flags() -> set[str]:

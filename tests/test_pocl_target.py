@@ -1,4 +1,4 @@
-"""A PoCL older than the CPU it runs on compiles all the same."""
+"""A PoCL older than the CPU it runs on compiles all the same, and for that CPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import sys
 import pytest
 
 pytest.importorskip("torch_fl")
+from torch_fl.backends import _pocl_target
 from torch_fl.backends._pocl_target import _TARGETS, name_the_cpu
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+TRIPLE = b"x86_64-unknown-linux-gnu"
 
 
 class Fake:
@@ -25,19 +28,51 @@ class Fake:
         return ctypes.string_at(self.words[4 + i])
 
 
+def on_a_cpu_like(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's CPU has all that `target` has and nothing that a better target needs."""
+    targets = list(_TARGETS)
+    flags: set[str] = set().union(*(_TARGETS[name] for name in targets[targets.index(target) :]))
+    monkeypatch.setattr(_pocl_target, "_cpu_flags", lambda: flags)
+
+
 def test_an_unknown_cpu_gets_a_name() -> None:
-    fake = Fake(b"generic", b"x86_64-unknown-linux-gnu", b"generic", b"pthread")
+    fake = Fake(b"generic", TRIPLE, b"generic", b"pthread")
     name = name_the_cpu(fake.pointer)
     assert name in _TARGETS
-    assert [fake.text(i) for i in range(4)] == [b"generic", b"x86_64-unknown-linux-gnu", name.encode(), b"pthread"]
+    assert [fake.text(i) for i in range(4)] == [b"generic", TRIPLE, name.encode(), b"pthread"]
+    assert name_the_cpu(fake.pointer) == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "guess", "given"),
+    [
+        ("skylake-avx512", "znver3", "skylake-avx512"),
+        ("skylake-avx512", "haswell", "skylake-avx512"),
+        ("skylake-avx512", "x86-64", "skylake-avx512"),
+        ("skylake-avx512", "znver4", ""),
+        ("skylake-avx512", "icelake-server", ""),
+        ("haswell", "znver3", ""),
+        ("haswell", "haswell", ""),
+        ("haswell", "bdver1", "haswell"),
+        ("haswell", "generic", "haswell"),
+        ("x86-64", "haswell", ""),
+        ("x86-64", "generic", "x86-64"),
+    ],
+)
+def test_a_cpu_is_not_taken_for_less(machine: str, guess: str, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_cpu_like(machine, monkeypatch)
+    fake = Fake(TRIPLE, guess.encode())
+    assert name_the_cpu(fake.pointer) == given
+    assert fake.text(1).decode() == (given or guess)
 
 
 @pytest.mark.parametrize(
     "texts",
     [
-        (b"x86_64-unknown-linux-gnu", b"skylake-avx512"),
+        (TRIPLE, b"skylake-avx512"),
         (b"x86_64-pc", b"generic", b"x86_64-pc", b"generic"),
         (b"arm64", b"generic"),
+        (TRIPLE, b"riscv"),
         (),
     ],
 )
