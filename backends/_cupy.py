@@ -30,9 +30,9 @@ STAGED = 1 << 20
 _OPTIONS = ("--std=c++17",)
 
 
-def lines_of_blocks(grid: tuple[int, int, int]) -> tuple[int, int]:
-    """Blocks of a launch, as (length of a line, lines)."""
-    blocks = -(-grid[0] * grid[1] * grid[2] // BLOCK)
+def lines_of_blocks(grid: tuple[int, int, int], size: int = BLOCK) -> tuple[int, int]:
+    """Blocks of a launch, as (length of a line, lines); `size`: how much of the grid is a block."""
+    blocks = -(-grid[0] * grid[1] * grid[2] // size)
     return min(blocks, LINE), -(-blocks // LINE)
 
 
@@ -76,6 +76,7 @@ class CuPy(Backend):
     """One card: CuPy's pools, the default stream and others beside it."""
 
     family = "cupy"
+    groups = True
     preference = 30
 
     def __init__(self, properties: Properties) -> None:
@@ -230,10 +231,12 @@ class CuPy(Backend):
         part.replace(kept)  # atomic: two processes may build the same kernel
         return binary
 
-    def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
+    def bind(
+        self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg], local: int = 0
+    ) -> Launcher:
         with self.card:
             kernel = program.kernel(name)
-        blocks, block = lines_of_blocks(grid), (BLOCK,)
+        blocks, block = lines_of_blocks(grid, 1 if local else BLOCK), (local or BLOCK,)
         buffers = [(a.slot, a.offset, a.itemsize) for a in args if isinstance(a, BufferArg)]
         struct, values_at = scalars(args, grid)
         fixed = _by_value(struct)

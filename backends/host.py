@@ -21,6 +21,7 @@ import torch
 
 from torch_fl.runtime import settings
 from torch_fl.runtime.adapter import (
+    AddressArg,
     Backend,
     BufferArg,
     Discovery,
@@ -49,6 +50,13 @@ def _memory(pages: str) -> int:
         return 0
 
 
+def _cell(arg: KernelArg) -> Any:
+    """Room for one scalar or struct; what is fixed is there already."""
+    if isinstance(arg, bytes):
+        return ctypes.create_string_buffer(arg)
+    return ctypes.create_string_buffer(arg.nbytes if isinstance(arg, AddressArg) else VALUE_BYTES)
+
+
 class _Memory:
     """Bytes from torch's CPU allocator, and their address."""
 
@@ -69,6 +77,8 @@ class Host(Backend):
     name = "host"
     family = "host"
     dialect = "c"
+    groups = True
+    addresses = True
     preference = 10
 
     @classmethod
@@ -129,7 +139,9 @@ class Host(Backend):
                 raise RuntimeError(f"{self._cc} failed:\n{done.stderr[-4000:]}")
             built.replace(library)  # atomic: two processes may build the same kernel
 
-    def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
+    def bind(
+        self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg], local: int = 0
+    ) -> Launcher:
         function = getattr(program, name)
         function.restype = None
         pointers = (ctypes.c_void_p * max(1, sum(isinstance(a, BufferArg) for a in args)))()
@@ -137,16 +149,19 @@ class Host(Backend):
         keep: list[Any] = [pointers]
         buffers: list[tuple[int, int, int, int]] = []
         values_at: list[tuple[Any, Any]] = []
+        addresses_at: list[tuple[Any, Any]] = []
         for i, a in enumerate(args):
             if isinstance(a, BufferArg):
                 cells[i] = ctypes.addressof(pointers) + len(buffers) * ctypes.sizeof(ctypes.c_void_p)
                 buffers.append((len(buffers), a.slot, a.offset, a.itemsize))
                 continue
-            cell = ctypes.create_string_buffer(8 if isinstance(a, ValueArg) else a, None if isinstance(a, bytes) else 8)
+            cell = _cell(a)
             keep.append(cell)
             cells[i] = ctypes.addressof(cell)
             if isinstance(a, ValueArg):
                 values_at.append((cell, a.get))
+            elif isinstance(a, AddressArg):
+                addresses_at.append((cell, a.get))
         lock, (n0, n1, n2) = self._lock, (ctypes.c_long(n) for n in grid)
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any], keep: Any = keep) -> None:
@@ -155,6 +170,9 @@ class Host(Backend):
                     pointers[i] = handles[slot].address + (offsets[slot] + extra) * itemsize
                 for cell, get in values_at:
                     data = get(values)
+                    ctypes.memmove(cell, data, len(data))
+                for cell, get in addresses_at:
+                    data = get(handles, offsets)
                     ctypes.memmove(cell, data, len(data))
                 function(cells, n0, n1, n2)
 

@@ -58,6 +58,7 @@ class OpenCL(Backend):
         self._memory = memory_of(cl, self.main, cpu)
         self.allocate = allocator(cl, self._memory.take)  # type: ignore[method-assign]
         self._block = 1 if cpu else min(64, properties.handle.max_work_group_size)
+        self.groups = properties.handle.max_work_group_size >= 256 and properties.handle.local_mem_size >= 32 << 10
 
     # -- memory -------------------------------------------------------------------------------------------------
     def allocate(self, nbytes: int) -> Handle:
@@ -130,18 +131,20 @@ class OpenCL(Backend):
             options.append("-cl-single-precision-constant")
         return self._cl.Program(self.context, source).build(options=options)
 
-    def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
+    def bind(
+        self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg], local: int = 0
+    ) -> Launcher:
         kernel = self._cl.Kernel(program, name)
         set_arg, set_bytes = kernel.set_arg, kernel._set_arg_buf
         buffers = [a.slot for a in args if isinstance(a, BufferArg)]
         scalars, offsets_at, values_at = _scalars([*args, grid[0].to_bytes(8, "little")])
         struct = len(buffers)
         set_bytes(struct, scalars)
-        block = self._block
-        size = (-(-grid[0] // block) * block, grid[1], grid[2])
-        local = (block, 1, 1)
+        block = local or self._block
+        size = (grid[0] * local or -(-grid[0] // block) * block, grid[1], grid[2])
+        per_group = (block, 1, 1)
         if grid[1] == grid[2] == 1:
-            size, local = size[:1], local[:1]  # type: ignore[assignment]
+            size, per_group = size[:1], per_group[:1]  # type: ignore[assignment]
         last: list[Any] = [[0] * len(offsets_at), [b""] * len(values_at)]
         enqueue = self._cl.enqueue_nd_range_kernel
 
@@ -155,10 +158,10 @@ class OpenCL(Backend):
                 for (at, _), data in zip(values_at, packed):
                     scalars[at : at + len(data)] = data
                 set_bytes(struct, scalars)
-            return enqueue(queue, kernel, size, local)
+            return enqueue(queue, kernel, size, per_group)
 
         none: list[bytes] = []
-        small = grid[0] * grid[1] * grid[2] <= self.main.small
+        small = not local and grid[0] * grid[1] * grid[2] <= self.main.small
         add, here = self.main.add, self
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:

@@ -32,6 +32,9 @@ FUNC ushort f32_to_bf16(float f) {
   return (ushort)((v + 0x7fffu + (v >> 16 & 1u)) >> 16);
 }
 
+// Whether an address is a multiple of n, a power of two.
+#define ALIGNED(p, n) (((ulong)(p) & ((n) - 1)) == 0)
+
 // Shape and strides (in elements) of K tensors walked together; dimension 0 is the innermost.
 #define LAYOUT(K) \
   typedef struct { IDX rank; IDX size[MAX_RANK]; IDX stride[K][MAX_RANK]; } Layout##K;

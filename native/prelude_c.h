@@ -13,6 +13,13 @@ typedef unsigned long ulong;
 #define GLOBAL
 #define FUNC static inline
 #define CONSTANT static const
+// Groups (native/groups_c.h): an array of the group is one of the thread that runs it.
+#define LOCAL
+#define SHARED(T, name, n) static __thread T name[n]
+#define BARRIER FIBER_BARRIER
+#define UNROLL
+// FOUR(V, float): V has four floats x, y, z, w, at an address that is a multiple of its size.
+#define FOUR(V, T) typedef struct { T x, y, z, w; } __attribute__((aligned(4 * sizeof(T)), may_alias)) V
 #ifdef _OPENMP
 #define PARALLEL_FOR _Pragma("omp parallel for schedule(static) if (n > 1)")
 #else

@@ -31,6 +31,19 @@ static_assert(sizeof(long) == 8, "long has 64 bits in kernels");
   if (item_ >= GSIZE0 * line_) return;                                                                \
   const long GID0 = line_ == 1 ? item_ : item_ % GSIZE0, rest_ = line_ == 1 ? 0 : item_ / GSIZE0;     \
   const long GID1 = rest_ % GSIZE1, GID2 = rest_ / GSIZE1;
+// The same for groups: a block is a group.
+#define ENTER_GROUP(a)                                                                                   \
+  const long GROUPS0 = (a).grid0_, GROUPS1 = (a).grid1_, GROUPS2 = (a).grid2_;                           \
+  const long group_ = (long)blockIdx.y * gridDim.x + blockIdx.x;                                         \
+  if (group_ >= GROUPS0 * GROUPS1 * GROUPS2) return;                                                     \
+  const long GROUP0 = group_ % GROUPS0, GROUP1 = group_ / GROUPS0 % GROUPS1, GROUP2 = group_ / GROUPS0 / GROUPS1; \
+  const int LID = threadIdx.x;
+#define LOCAL
+#define SHARED(T, name, n) __shared__ T name[n]
+#define BARRIER __syncthreads()
+#define UNROLL _Pragma("unroll")
+// FOUR(V, float): V has four floats x, y, z, w, at an address that is a multiple of its size: one load of 16 bytes.
+#define FOUR(V, T) typedef struct __attribute__((aligned(4 * sizeof(T)))) { T x, y, z, w; } V
 FUNC float bits_to_f32(uint v) { return __uint_as_float(v); }
 FUNC uint f32_to_bits(float v) { return __float_as_uint(v); }
 FUNC uint cas32(volatile uint* p, uint seen, uint wanted) { return atomicCAS((uint*)p, seen, wanted); }

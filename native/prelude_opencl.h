@@ -15,6 +15,20 @@
 #define GSIZE0 grid0_
 #define GSIZE1 ((long)get_global_size(1))
 #define GSIZE2 ((long)get_global_size(2))
+#define LOCAL local
+#define LID ((int)get_local_id(0))
+#define GROUP0 ((long)get_group_id(0))
+#define GROUP1 ((long)get_group_id(1))
+#define GROUP2 ((long)get_group_id(2))
+#define GROUPS0 ((long)get_num_groups(0))
+#define GROUPS1 ((long)get_num_groups(1))
+#define GROUPS2 ((long)get_num_groups(2))
+#define SHARED(T, name, n) local T name[n]
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define UNROLL _Pragma("unroll")
+// FOUR(V, float): V has four floats x, y, z, w, at an address that is a multiple of its size.
+#define FOUR(V, T) FOUR_(V, T)
+#define FOUR_(V, T) typedef T##4 V
 FUNC float bits_to_f32(uint v) { return as_float(v); }
 FUNC uint f32_to_bits(float v) { return as_uint(v); }
 // One compare-and-swap of 32 bits: the base of every atomic here.

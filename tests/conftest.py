@@ -53,6 +53,20 @@ def new_plans() -> Any:
     dispatch.forget_plans()
 
 
+@pytest.fixture
+def card(device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """The device with the kernels that a card gets: groups of work-items and local memory."""
+    chip = devices.devices()[device.index]
+    monkeypatch.setattr(chip, "is_cpu", False)
+    monkeypatch.setattr(chip, "groups", True)
+    return device
+
+
+if os.environ.get("TORCH_FL_TEST_SHAPES") == "card":  # the same for every test
+    for _chip in devices.devices():
+        _chip.is_cpu, _chip.groups = False, True
+
+
 def to(value: Any, device: Any) -> Any:
     """Tensors in nested lists, tuples and dicts, moved; leaves that require grad stay leaves."""
     if isinstance(value, torch.Tensor):

@@ -3,6 +3,16 @@
 #define __device__
 struct Three { unsigned x, y, z; };
 static thread_local Three blockIdx, threadIdx, blockDim, gridDim;
+// Local memory is the thread's: the work-items of a block are fibers of one thread (tests/groups_on_cpu.c).
+#define __shared__ static thread_local
+#define __launch_bounds__(n)
+extern "C" void group_barrier();
+extern "C" void group_run(int size, void (*body)(void**, const long*, int), void** args, const long* place);
+static inline void __syncthreads() {
+  __asm__ volatile("" ::: "memory");
+  group_barrier();
+  __asm__ volatile("" ::: "memory");
+}
 static inline float __int_as_float(int v) { return *(float*)&v; }
 static inline float __uint_as_float(unsigned v) { return *(float*)&v; }
 static inline unsigned __float_as_uint(float v) { return *(unsigned*)&v; }

@@ -1,9 +1,10 @@
 """A stand-in for CuPy on a machine without a card, so that the adapters of backends/_cupy.py run as they are.
 
 It has the calls they make and no others. "Cards" are host memory; sources are compiled as C++ with
-tests/cuda_on_cpu.h, and a launch runs block by block. It is stricter than a card where that finds mistakes: what is
-put on a stream runs only when somebody waits for it, pinned memory is read then and not before, a struct of arguments
-must have the kernel's size, and calls made with another card current fail. `fail` names calls that fail from now on.
+tests/cuda_on_cpu.h, and a launch runs block by block; work-items of a block that has barriers are fibers. It is
+stricter than a card where that finds mistakes: what is put on a stream runs only when somebody waits for it, pinned
+memory is read then and not before, a struct of arguments must have the kernel's size, and calls made with another card
+current fail. `fail` names calls that fail from now on.
 With CUPY_DOUBLE_SOURCES every source that is compiled is also written to that folder.
 """
 
@@ -181,6 +182,12 @@ class MemoryPointer:
         return MemoryPointer(self.mem, self._offset + nbytes)
 
 
+def _aligned(nbytes: int) -> Any:
+    """Memory that starts where a card's does."""
+    raw = np.full(nbytes + 512, 0xFF, np.uint8)
+    return raw[-raw.ctypes.data % 512 :][:nbytes]
+
+
 class MemoryPool:
     """Blocks of 512 bytes and more, by card; freed ones are kept, and hold nonsense."""
 
@@ -197,7 +204,7 @@ class MemoryPool:
             raise OutOfMemoryError(f"Out of memory allocating {room} bytes")
         if found is None:
             self._total[card] = self.total_bytes() + room
-        block = np.full(room, 0xFF, np.uint8) if found is None else free.pop(found)
+        block = _aligned(room) if found is None else free.pop(found)
         view = block[:]
         weakref.finalize(view, free.append, block).atexit = False
         return MemoryPointer(view)
@@ -275,21 +282,27 @@ def getDeviceProperties(index: int) -> dict[str, Any]:
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
-_ENTRY = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
-_FLAGS = ("-O1", "-march=native", "-shared", "-fPIC", "-w", "-std=c++17", "-x", "c++")
+_ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\((\w+)\) )?(\w+)\(([^)]*)\)')
+_FLAGS = ("-O1", "-march=native", "-shared", "-fPIC", "-w", "-x", "c++")
 
 
-def _loop(name: str, params: list[str]) -> str:
-    """What launches a kernel: every work-item of every block, then the next one."""
+def _loop(group: str | None, name: str, params: list[str]) -> str:
+    """What launches a kernel: every work-item of every block, then the next one; of a group, all of a block at once."""
     types = [p.rpartition("__restrict__")[0] for p in params[:-1]]
-    arguments = ", ".join([*(f"({t})pointers[{i}]" for i, t in enumerate(types)), f"*(const {name}_args*)scalars"])
+    scalars = f"*(const {name}_args*)pointers[{len(types)}]"
+    arguments = ", ".join([*(f"({t})pointers[{i}]" for i, t in enumerate(types)), scalars])
+    items = f"for (unsigned t = 0; t < bx; ++t) {name}_item(pointers, 0, t);"
     return f"""
-extern "C" const long {name}_shape[2] = {{{len(types)}, sizeof({name}_args)}};
-extern "C" void {name}_run(void** pointers, const void* scalars, unsigned gx, unsigned gy, unsigned bx) {{
+extern "C" const long {name}_shape[3] = {{{len(types)}, sizeof({name}_args), {group or 0}}};
+static void {name}_item(void** pointers, const long*, int t) {{
+  threadIdx = {{(unsigned)t, 0, 0}};
+  {name}({arguments});
+}}
+extern "C" void {name}_run(void** pointers, unsigned gx, unsigned gy, unsigned bx) {{
   gridDim = {{gx, gy, 1}}; blockDim = {{bx, 1, 1}};
-  for (unsigned y = 0; y < gy; ++y) for (unsigned x = 0; x < gx; ++x) for (unsigned t = 0; t < bx; ++t) {{
-    blockIdx = {{x, y, 0}}; threadIdx = {{t, 0, 0}};
-    {name}({arguments});
+  for (unsigned y = 0; y < gy; ++y) for (unsigned x = 0; x < gx; ++x) {{
+    blockIdx = {{x, y, 0}};
+    {f"group_run(bx, {name}_item, pointers, 0);" if group else items}
   }}
 }}
 """
@@ -301,11 +314,12 @@ def compile_using_nvrtc(
     compiled.append(source)
     if folder_of_sources := os.environ.get("CUPY_DOUBLE_SOURCES"):
         Path(folder_of_sources, f"{hashlib.sha256(source.encode()).hexdigest()[:16]}.cu").write_text(source)
-    loops = "".join(_loop(m.group(1), m.group(2).split(",")) for m in _ENTRY.finditer(source))
+    loops = "".join(_loop(m.group(1), m.group(2), m.group(3).split(",")) for m in _ENTRY.finditer(source))
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "kernels.so"
         text = (HERE / "cuda_on_cpu.h").read_text() + source + loops
-        command = ["g++", *_FLAGS, "-", "-o", str(library)]
+        fibers = ["-x", "c", str(HERE / "groups_on_cpu.c")] if "__launch_bounds__" in source else []
+        command = ["g++", *_FLAGS, "-", *fibers, "-o", str(library)]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompileException(done.stderr)
@@ -332,7 +346,7 @@ class Function:
         self.name = name
         self.run = getattr(module.library, f"{name}_run")
         self.run.restype = None
-        self.pointers, self.nbytes = (ctypes.c_long * 2).in_dll(module.library, f"{name}_shape")
+        self.pointers, self.nbytes, self.group = (ctypes.c_long * 3).in_dll(module.library, f"{name}_shape")
         self.card = getDevice()
 
     def __call__(
@@ -348,11 +362,12 @@ class Function:
         assert (len(pointers), scalars.nbytes) == (self.pointers, self.nbytes)
         assert 0 < grid[0] < 1 << 31
         assert grid[1] < 1 << 16
-        assert block[0] <= 1024
+        assert block[0] == (self.group or block[0]) <= 1024
         calls.append((self.name, grid, block, pointers))
-        found, struct = (ctypes.c_void_p * max(1, len(pointers)))(*pointers), scalars.tobytes()
+        struct = ctypes.create_string_buffer(scalars.tobytes())
+        found = (ctypes.c_void_p * (len(pointers) + 1))(*pointers, ctypes.addressof(struct))
         sizes = [ctypes.c_uint(n) for n in (grid[0], grid[1], block[0])]
-        stream.queue().append(lambda: self.run(found, struct, *sizes))
+        stream.queue().append(lambda struct=struct: self.run(found, *sizes))
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------

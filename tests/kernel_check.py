@@ -17,7 +17,7 @@ os.environ["TORCH_FL_BACKENDS"] = "opencl"
 
 import faults
 import torch
-import torch_fl.backends.opencl as adapter
+import torch_fl.backends._opencl_discovery as adapter
 from faults import arange, ints, rnd
 
 from torch_fl import set_fallback

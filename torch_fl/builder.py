@@ -29,6 +29,7 @@ class Builder:
     def __init__(self, device: Device, inputs: Sequence[Spec], inferred: Inferred) -> None:
         self.device = device
         self.is_cpu = device.is_cpu
+        self.groups = device.groups
         self.fp64 = device.properties.fp64
         self.inputs = list(inputs)
         self.outs = list(inferred.outs)
@@ -201,7 +202,7 @@ class Builder:
         args: Sequence[Ref | Value | Layout | int | float | bool],
         defines: Mapping[str, object] | None = None,
     ) -> None:
-        """Enqueue kernel `name` of a source (a text, or the name of a file in native/) on `grid` work-items.
+        """Enqueue kernel `name` of a source (a text, or the name of a file in native/) on `grid` work-items or groups.
 
         `args` in the kernel's order: Refs for buffers, Values and numbers for scalars, Layouts. Defines must hold
         every macro the text needs; IDX is added. A grid with a 0 launches nothing.
@@ -224,7 +225,9 @@ class Builder:
         macros = {"IDX": "long" if wide else "int", **(defines or {})}
         program = self.device.program(text, macros)
         bound = [kernel_argument(p, a, macros, wide) for p, a in zip(kernel.params, args)]
-        self.steps.append(self._rescaled(self.device.backend.bind(program, name, full, bound), args))
+        bind, local = self.device.backend.bind, kernel.local(macros)
+        step = bind(program, name, full, bound, local) if local else bind(program, name, full, bound)
+        self.steps.append(self._rescaled(step, args))
         self.n_launches += 1
 
     def _rescaled(self, step: Step, args: Sequence[Any]) -> Step:

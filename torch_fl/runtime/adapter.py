@@ -96,7 +96,19 @@ class ValueArg:
     get: Callable[[Sequence[Any]], bytes]
 
 
-KernelArg = BufferArg | ValueArg | bytes
+@dataclass(frozen=True)
+class AddressArg:
+    """A struct of `nbytes` with the addresses of buffers: `get(handles, offsets)` gives it from those of all slots.
+
+    Only where `Backend.addresses` is true. `slots`: the buffers whose addresses these are.
+    """
+
+    slots: tuple[int, ...]
+    nbytes: int
+    get: Callable[[Sequence[Handle], Sequence[int]], bytes]
+
+
+KernelArg = BufferArg | ValueArg | AddressArg | bytes
 """Parameters in kernel order; `bytes` is a scalar or struct fixed at planning time."""
 
 
@@ -114,6 +126,10 @@ class Backend(ABC):
     """Kernels registered for a family serve all its adapters (those that share a vendor library)."""
     dialect: ClassVar[str | None] = None
     """C dialect the chip compiles ("opencl", "c"), or None: no portable kernels."""
+    groups: bool = False
+    """Whether `bind` takes groups of up to 256 work-items with 32 KiB of local memory (kernels/source.py)."""
+    addresses: bool = False
+    """Whether handles have an `address` that kernels may use as a pointer, so that one launch takes any number."""
     preference: ClassVar[int] = 0
     """Higher wins when two adapters see the same chip, and when npu:0 is chosen."""
     driver_errors: tuple[type[Exception], ...] = ()
@@ -205,8 +221,14 @@ class Backend(ABC):
         """Run kernel `name` on `grid` work-items; args are bytes, or (handle, offset in elements, itemsize)."""
         raise NotImplementedError(f"{self.name} has no compiler")
 
-    def bind(self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg]) -> Launcher:
-        """A reusable launch with the fixed arguments set. Override where the driver can keep arguments."""
+    def bind(
+        self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg], local: int = 0
+    ) -> Launcher:
+        """A reusable launch with the fixed arguments set. Override where the driver can keep arguments.
+
+        `local`: the kernel has groups of so many work-items, and the grid counts groups; never where `groups` is false.
+        """
+        assert not local, f"{self.name} binds no groups"
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
             full: list[Any] = []

@@ -30,6 +30,8 @@ class Device:
         self.backend = backend
         self.properties = backend.properties
         self.is_cpu = backend.properties.kind == "cpu"
+        self.groups = backend.groups and not self.is_cpu
+        """Whether kernels with work-groups and local memory are the faster ones here."""
         self.compiled = 0
         self._programs: dict[Any, Any] = {}
         self._guard: Guard | None = None
