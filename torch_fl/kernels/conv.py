@@ -9,46 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from ..errors import unsupported_dtype
 from ..refs import Layout, Ref
+from .conv_cpu import FEW_CHANNELS, emit_blocks, emit_correlation
+from .conv_parts import SOURCE, acc_dtype, defines_for, framed_input, framed_taps, packed_weight, tap_offsets
 from .frame import Frame, Phase
 from .gemm import emit_gemm
-from .types import HALVES, ctype
 from .window import Window, layout
 
 if TYPE_CHECKING:
     from ..builder import Builder
 
-_SOURCE = "conv.c"
 _ALL = range(3)
-_VECTOR_BYTES = {"AVX512": 64, "AVX2": 32}
-GPU_LANES = 4
 SPAN = 2048
 """Positions of a weight gradient summed at once: what fits the first cache."""
 WEIGHT_ROWS = 16
 """Output channels that share what is in the first cache."""
 TILES = 16
 """Most tiles of positions per work-item on a CPU: their inputs stay in the second cache."""
-
-
-def acc_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype sums are kept in: float32 for halves. Raises Unsupported for what torch does not convolve."""
-    if dtype in HALVES:
-        return torch.float32
-    if dtype not in (torch.float32, torch.float64, torch.int64):
-        raise unsupported_dtype(dtype)
-    return dtype
-
-
-def _defines(b: Builder, dtype: torch.dtype, channels: int) -> dict[str, Any]:
-    """Types, lanes of a vector, and rows of a register tile for `channels` output channels per group."""
-    acc = acc_dtype(dtype)
-    nbytes = _VECTOR_BYTES.get(torch.backends.cpu.get_cpu_capability(), 16)
-    lanes = nbytes // acc.itemsize if b.is_cpu else GPU_LANES
-    rows = 1 if channels == 1 else 4 if channels <= 4 or nbytes < 64 else 8
-    return {**b.types(T=dtype), "ACC": ctype(acc).compute, "VL": lanes, "MR": rows}
 
 
 def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
@@ -63,22 +40,25 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
         _constant(b, y, bias)
         return
     groups, channels, inner = w.shape[:3]
-    defines = _defines(b, y.dtype, channels)
+    if b.is_cpu and channels > 1:
+        emit_blocks(b, y, x, w, bias, window)
+        return
+    defines = defines_for(b, y.dtype, channels)
     frame = Frame.of(window, x.shape[2:], y.shape[2:], x.shape[0], defines["VL"])
     single = replace(frame, samples=1)
     in_place = _is_framed(x, single, defines)
     if in_place:
         frame, source, strides = single, x, (x.strides[1], x.strides[0])
     else:
-        source, strides = _frame(b, x, frame, defines), (frame.n_phases * frame.segment, 0)
+        source, strides = framed_input(b, x, frame, defines), (frame.n_phases * frame.segment, 0)
     rows = defines["MR"]
     blocks = -(-channels // rows)
-    packed, offset = _pack(b, w, bias, frame, strides[0], blocks, defines)
+    packed, offset = packed_weight(b, w, bias, framed_taps(frame, strides[0]), defines)
     outer = x.shape[0] if in_place else 1
     grid, tiles, some = _split_tiles(b, frame.positions, blocks, groups * outer, 2 * defines["VL"])
     g = _tile_layout(y, frame, groups, channels, outer, (inner * strides[0], strides[1]))
     args: list[Any] = [source, packed, offset, y, g, window.size * inner, frame.positions, tiles, some]
-    b.launch(_SOURCE, "conv_tile", grid, args, defines)
+    b.launch(SOURCE, "conv_tile", grid, args, defines)
 
 
 def _is_framed(x: Ref, frame: Frame, defines: dict[str, Any]) -> bool:
@@ -93,50 +73,6 @@ def _constant(b: Builder, y: Ref, bias: Ref | None) -> None:
         b.fill(y, 0)
     else:
         b.copy(y, bias.view(1, -1, 1, 1, 1).expand(y.shape))
-
-
-def _frame(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> Ref:
-    """x as segments of positions, one per channel and phase, in the compute dtype."""
-    channels = x.shape[1]
-    framed = b.temp((channels * frame.n_phases * frame.segment + frame.tail,), acc_dtype(x.dtype))
-    n, c, d, h, w = x.strides
-    sizes = (*frame.lines[::-1], x.shape[0], *frame.phases[::-1], channels)
-    q = Layout(sizes, ((w, h, d, n, 0, 0, 0, c),))
-    e = Layout(x.shape[:1:-1], (frame.window.stride[::-1], frame.window.padding[::-1]))
-    total = channels * frame.n_phases * x.shape[0] * frame.lines[0] * frame.lines[1]
-    items, chunk = b.split(total, max(1, 4096 // frame.lines[2]))
-    b.launch(_SOURCE, "conv_frame", items, [x, framed, q, e, frame.segment, frame.tail, total, chunk], defines)
-    return framed
-
-
-def _taps(w: Ref, frame: Frame, channel: int) -> tuple[Layout, Layout]:
-    """What the kernels need to know about weight and window; `channel`: elements of a channel in the frame."""
-    window, order = frame.window, (5, 4, 3, 2, 1, 0)
-    shifts = (*frame.steps[:3], channel, frame.segment, 0)
-    q = Layout(tuple(w.shape[d] for d in order), (tuple(w.strides[d] for d in order), shifts))
-    return q, Layout((1, 1, 1), (window.stride[::-1], window.dilation[::-1], frame.phases[::-1]))
-
-
-def _pack(
-    b: Builder, w: Ref, bias: Ref | None, frame: Frame, channel: int, blocks: int, defines: dict[str, Any]
-) -> tuple[Ref, Ref]:
-    """Weights in blocks of MR output channels with the bias as last row, and each tap's offset in the frame."""
-    groups, _, inner = w.shape[:3]
-    depth = frame.window.size * inner
-    packed = b.temp((groups * blocks * (depth + 1) * defines["MR"],), acc_dtype(w.dtype))
-    offset = b.temp((depth,), torch.int64)
-    chunk = depth if b.is_cpu else 64
-    args: list[Any] = [
-        w,
-        w if bias is None else b.contiguous(bias),
-        packed,
-        offset,
-        *_taps(w, frame, channel),
-        int(bias is not None),
-        chunk,
-    ]
-    b.launch(_SOURCE, "conv_pack", (-(-depth // chunk), groups * blocks), args, defines)
-    return packed, offset
 
 
 def _split_tiles(
@@ -190,16 +126,18 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
         b.fill(gw, 0)
         return
     channels, inner = gw.shape[1:3]
-    defines = _defines(b, x.dtype, channels)
+    if b.is_cpu and channels > FEW_CHANNELS:
+        emit_correlation(b, gw, gy, x, window)
+        return
+    defines = defines_for(b, x.dtype, channels)
     frame = Frame.of(window, x.shape[2:], gy.shape[2:], x.shape[0], defines["VL"])
     if frame.is_plain and window.size == gw.shape[0] == 1:
         _pointwise_weight_grad(b, gw, gy, x)
         return
-    framed = _frame(b, x, frame, defines)
+    framed = framed_input(b, x, frame, defines)
     plain = replace(frame, window=Window((1, 1, 1)), size=frame.out, phases=(1, 1, 1))
-    grad = _frame(b, gy, plain, defines)
-    offset = b.temp((inner * window.size,), torch.int64)
-    b.launch(_SOURCE, "conv_offset", offset.numel, [offset, *_taps(gw, frame, frame.n_phases * frame.segment)], defines)
+    grad = framed_input(b, gy, plain, defines)
+    offset = tap_offsets(b, gw, framed_taps(frame, frame.n_phases * frame.segment), defines)
     result = gw if gw.is_contiguous and gw.dtype == framed.dtype else b.temp(gw.shape, framed.dtype)
     _weight_grad(b, grad, framed, offset, result, frame, defines)
     if result is not gw:
@@ -226,7 +164,7 @@ def _weight_grad(
     m = Layout((*frame.out[::-1], frame.samples), (frame.steps,))
     grid = (-(-channels // rows), -(-depth // some), groups)
     args: list[Any] = [grad, framed, offset, result, g, m, frame.segment, span or frame.segment, rows, some]
-    b.launch(_SOURCE, "conv_weight_grad", grid, args, defines)
+    b.launch(SOURCE, "conv_weight_grad", grid, args, defines)
 
 
 def _split_weight_grad(b: Builder, channels: int, depth: int, groups: int, tile: int) -> tuple[int, int, int]:
@@ -247,7 +185,7 @@ def emit_bias_grad(b: Builder, gb: Ref, gy: Ref) -> None:
         return
     shape = (gy.shape[1], gy.shape[0], *gy.shape[2:])
     m = layout(shape, gy.transpose(0, 1))
-    b.launch(_SOURCE, "conv_bias_grad", gb.numel, [gy, gb, m], _defines(b, gy.dtype, 1))
+    b.launch(SOURCE, "conv_bias_grad", gb.numel, [gy, gb, m], defines_for(b, gy.dtype, 1))
 
 
 def grouped(w: Ref, groups: int) -> Ref:

@@ -1,0 +1,241 @@
+// Convolution on CPU-type devices: a matrix product whose right side is gathered from the input while it is multiplied.
+//
+// Output positions are counted without gaps, over every line, plane and sample; Runs says where they lie in a tensor.
+// conv_block copies the taps of a tile of positions into a private panel (KC taps deep, so that it stays in the first
+// cache) and multiplies all its output channels by it. conv_taps, for the gradient of the weight, turns the gradient
+// so that lanes are output channels, and takes the input one number at a time from where it lies.
+//
+// T: element type of output or gradient, ACC: type of sums and of the input (as it is or framed, native/conv.c),
+// VL: lanes of a vector, MR: output channels of a tile of conv_block, PLAIN: T is ACC, NV: vectors of conv_taps.
+VECTOR(V, ACC, VL)
+#define NR (2 * VL)
+#define KC 128
+#define TILES 2    // most tiles of positions per work-item
+#define BLOCKS 16  // most blocks of output channels per work-item
+#define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
+#define HERE(p, i) (*(V*)((p) + (i)))
+#define ON_LINE __attribute__((aligned(64)))
+// A function with vector parameters: clang keeps to half-width registers where it sees none.
+FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
+
+#if MR == 8
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#elif MR == 6
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
+#elif MR == 4
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
+#else
+#define EACH_ROW(DO) DO(0)
+#endif
+
+// Lanes lane[r] up to lane[r + 1] of a tile are the positions at[r], at[r] + step, ... of a tensor.
+typedef struct { int count; int lane[NR + 1]; IDX at[NR]; } Runs;
+
+// The runs of positions p up to p + lanes. size: w, h, d, n; step: elements from one position to the next in each.
+FUNC void find_runs(Runs* runs, const IDX p, const int lanes, const IDX* size, const IDX* step) {
+  IDX w = p % size[0], h = p / size[0] % size[1], d = p / size[0] / size[1] % size[2], n = p / size[0] / size[1] / size[2];
+  int done = 0, r = 0;
+  for (; done < lanes; ++r) {
+    runs->lane[r] = done;
+    runs->at[r] = w * step[0] + h * step[1] + d * step[2] + n * step[3];
+    done += size[0] - w < lanes - done ? (int)(size[0] - w) : lanes - done;
+    w = 0;
+    if (++h == size[1]) {
+      h = 0;
+      if (++d == size[2]) {
+        d = 0;
+        ++n;
+      }
+    }
+  }
+  runs->lane[r] = lanes;
+  runs->count = r;
+}
+
+// Whether whole vectors may be read at every run: none reaches past `limit`.
+FUNC int readable(const Runs* runs, const long limit) {
+  int fits = 1;
+  for (int r = 0; r < runs->count; ++r) fits &= runs->at[r] + runs->lane[r + 1] - runs->lane[r] + VL <= limit;
+  return fits;
+}
+
+// panel[k][NR] = taps offset[k] at the positions of a tile. `wide`: by vectors, which may write VL lanes too many.
+FUNC void gather(ACC* restrict panel, const GLOBAL ACC* restrict x, const GLOBAL long* restrict offset, const int depth,
+                 const Runs* runs, const IDX step, const int wide) {
+  if (wide && runs->count == 1 && runs->lane[1] == NR) {
+    for (int k = 0; k < depth; ++k) {
+      const GLOBAL ACC* from = x + offset[k] + runs->at[0];
+      HERE(panel, k * NR) = AT(from, 0);
+      HERE(panel, k * NR + VL) = AT(from, VL);
+    }
+    return;
+  }
+  for (int k = 0; k < depth; ++k) {
+    const GLOBAL ACC* restrict from = x + offset[k];
+    ACC* restrict to = panel + k * NR;
+    for (int r = 0; r < runs->count; ++r) {
+      const GLOBAL ACC* restrict run = from + runs->at[r];
+      const int first = runs->lane[r], size = runs->lane[r + 1] - first;
+      if (wide)
+        for (int j = 0; j < size; j += VL) HERE(to, first + j) = AT(run, j);
+      else
+        for (int j = 0; j < size; ++j) to[first + j] = run[j * step];
+    }
+  }
+}
+
+// sum[MR][NR] = start (the bias) or sum + a[depth][MR] * x[depth][NR]; each call sums from 0: sums of sums lose less.
+FUNC void multiply(ACC* restrict sum, const GLOBAL ACC* restrict a, const ACC* restrict x, const int depth,
+                   const GLOBAL ACC* restrict start, const int first) {
+#define ROW(R) V s##R = SPLAT(V, 0), t##R = s##R;
+  EACH_ROW(ROW)
+#undef ROW
+  for (int k = 0; k < depth; ++k) {
+    const V x0 = HERE(x, k * NR), x1 = HERE(x, k * NR + VL);
+#define ROW(R) s##R = madd(a[R], x0, s##R); t##R = madd(a[R], x1, t##R);
+    EACH_ROW(ROW)
+#undef ROW
+    a += MR;
+  }
+  if (first) {
+#define ROW(R) s##R += SPLAT(V, start[R]); t##R += SPLAT(V, start[R]);
+    EACH_ROW(ROW)
+#undef ROW
+  } else {
+#define ROW(R) s##R += HERE(sum, R * NR); t##R += HERE(sum, R * NR + VL);
+    EACH_ROW(ROW)
+#undef ROW
+  }
+#define ROW(R) HERE(sum, R * NR) = s##R; HERE(sum, R * NR + VL) = t##R;
+  EACH_ROW(ROW)
+#undef ROW
+}
+
+// One row of a tile to where its positions lie.
+FUNC void put(const ACC* restrict sum, GLOBAL T* restrict y, const Runs* runs, const IDX step) {
+  for (int r = 0; r < runs->count; ++r) {
+    const int size = runs->lane[r + 1] - runs->lane[r];
+    const ACC* restrict from = sum + runs->lane[r];
+    GLOBAL T* restrict to = y + runs->at[r];
+    int j = 0;
+#if PLAIN
+    if (step == 1)
+      for (; j + VL <= size; j += VL) *(GLOBAL V*)(to + j) = HERE(from, j);
+#endif
+    for (; j < size; ++j) to[j * step] = T_save(from[j]);
+  }
+}
+
+// q: output sizes (w, h, d, n, groups) with strides in x; g: the same (w, h, d, n, groups, channels) with strides in y.
+// `packed` and `offset` as made by conv_pack. Work-item: `tiles` tiles of NR positions by `some` blocks of MR channels.
+kernel conv_block(in ACC x, in ACC packed, in long offset, out T y, Layout1 q, Layout1 g, long depth, long positions,
+                  long limit, int tiles, int some) {
+  const IDX channels = g.size[5], blocks = (channels + MR - 1) / MR, group = (IDX)GID2;
+  const IDX b0 = (IDX)GID1 * some, b1 = b0 + some < blocks ? b0 + some : blocks;
+  const GLOBAL ACC* restrict from = x + group * q.stride[0][4];
+  GLOBAL T* restrict to = y + group * g.stride[0][4];
+  const long first = GID0 * tiles * NR;
+  ACC panel[TILES * KC * NR + VL] ON_LINE, sum[TILES * BLOCKS * MR * NR] ON_LINE;
+  Runs runs[TILES];
+  int used = 0;
+  for (; used < tiles && first + used * NR < positions; ++used) {
+    const long left = positions - first - used * NR;
+    find_runs(runs + used, (IDX)(first + used * NR), left < NR ? (int)left : NR, q.size, q.stride[0]);
+  }
+  for (long k = 0; k < depth; k += KC) {
+    const int run = depth - k < KC ? (int)(depth - k) : KC;
+    for (int t = 0; t < used; ++t)
+      gather(panel + t * KC * NR, from, offset + k, run, runs + t, q.stride[0][0],
+             q.stride[0][0] == 1 && readable(runs + t, limit));
+    for (int t = 0; t < used; ++t)
+      for (IDX b = b0; b < b1; ++b) {
+        const GLOBAL ACC* restrict a = packed + (group * blocks + b) * (depth + 1) * MR;
+        multiply(sum + ((b - b0) * TILES + t) * MR * NR, a + k * MR, panel + t * KC * NR, run, a + depth * MR, k == 0);
+      }
+  }
+  for (int t = 0; t < used; ++t) {
+    const long left = positions - first - t * NR;
+    find_runs(runs, (IDX)(first + t * NR), left < NR ? (int)left : NR, g.size, g.stride[0]);
+    for (IDX o = b0 * MR; o < b1 * MR && o < channels; ++o)
+      put(sum + (((o / MR - b0) * TILES + t) * MR + o % MR) * NR, to + o * g.stride[0][5], runs, g.stride[0][0]);
+  }
+}
+
+#define PB 128     // positions that a panel of the turned gradient holds
+#define NW (NV * VL)
+#define WR MR      // taps of a tile
+#define MOST 512   // most taps per work-item
+#define EACH_TAP(DO) EACH_ROW(DO)
+
+// sum[WR][NW] += x[offset[r] + at[p]] * turned[p][NW]
+FUNC void correlate(ACC* restrict sum, const GLOBAL ACC* restrict x, const GLOBAL long* restrict offset, const int last,
+                    const ACC* restrict turned, const IDX* restrict at, const int positions) {
+#if NV == 2
+#define ROW(R) const GLOBAL ACC* restrict x##R = x + offset[R < last ? R : last]; V s##R = SPLAT(V, 0), t##R = s##R;
+  EACH_TAP(ROW)
+#undef ROW
+  for (int p = 0; p < positions; ++p) {
+    const V v0 = HERE(turned, p * NW), v1 = HERE(turned, p * NW + VL);
+    const IDX i = at[p];
+#define ROW(R) s##R = madd(x##R[i], v0, s##R); t##R = madd(x##R[i], v1, t##R);
+    EACH_TAP(ROW)
+#undef ROW
+  }
+#define ROW(R) HERE(sum, R * NW) += s##R; HERE(sum, R * NW + VL) += t##R;
+  EACH_TAP(ROW)
+#undef ROW
+#else
+#define ROW(R) const GLOBAL ACC* restrict x##R = x + offset[R < last ? R : last]; V s##R = SPLAT(V, 0);
+  EACH_TAP(ROW)
+#undef ROW
+  for (int p = 0; p < positions; ++p) {
+    const V v0 = HERE(turned, p * NW);
+    const IDX i = at[p];
+#define ROW(R) s##R = madd(x##R[i], v0, s##R);
+    EACH_TAP(ROW)
+#undef ROW
+  }
+#define ROW(R) HERE(sum, R * NW) += s##R;
+  EACH_TAP(ROW)
+#undef ROW
+#endif
+}
+
+// result[part][group][channel][k] = sum over positions of grad * x. q and g: as in conv_block, with the strides of x and
+// grad. Work-item: NW channels by `some` taps over `span` positions.
+kernel conv_taps(in T grad, in ACC x, in long offset, out ACC result, Layout1 q, Layout1 g, long depth, long positions,
+                 long span, int some) {
+  const IDX groups = g.size[4], channels = g.size[5], group = (IDX)(GID2 % groups), o0 = (IDX)GID0 * NW;
+  const int lanes = channels - o0 < NW ? (int)(channels - o0) : NW;
+  const long k0 = GID1 * some, begin = GID2 / groups * span, end = begin + span < positions ? begin + span : positions;
+  const int taps = depth - k0 < some ? (int)(depth - k0) : some;
+  const GLOBAL ACC* restrict from = x + group * q.stride[0][4];
+  const GLOBAL T* restrict dy = grad + group * g.stride[0][4] + o0 * g.stride[0][5];
+  ACC turned[PB * NW] ON_LINE, sum[(MOST + WR) * NW] ON_LINE;
+  IDX at[PB];
+  for (int i = 0; i < (taps + WR) * NW; ++i) sum[i] = 0;
+  for (int i = 0; i < PB * NW; ++i) turned[i] = 0;
+  for (long p0 = begin; p0 < end; p0 += PB) {
+    const int count = end - p0 < PB ? (int)(end - p0) : PB;
+    Runs runs;
+    for (int p = 0; p < count; p += NR) {
+      const int width = count - p < NR ? count - p : NR;
+      find_runs(&runs, (IDX)(p0 + p), width, q.size, q.stride[0]);
+      for (int r = 0; r < runs.count; ++r)
+        for (int j = runs.lane[r]; j < runs.lane[r + 1]; ++j)
+          at[p + j] = runs.at[r] + (j - runs.lane[r]) * q.stride[0][0];
+      find_runs(&runs, (IDX)(p0 + p), width, g.size, g.stride[0]);
+      for (int r = 0; r < runs.count; ++r)
+        for (int o = 0; o < lanes; ++o) {
+          const GLOBAL T* restrict line = dy + o * g.stride[0][5] + runs.at[r];
+          ACC* restrict to = turned + (p + runs.lane[r]) * NW + o;
+          for (int j = 0; j < runs.lane[r + 1] - runs.lane[r]; ++j) to[j * NW] = T_load(line[j * g.stride[0][0]]);
+        }
+    }
+    for (int k = 0; k < taps; k += WR)
+      correlate(sum + k * NW, from, offset + k0 + k, taps - k - 1, turned, at, count);
+  }
+  GLOBAL ACC* restrict to = result + (GID2 * channels + o0) * depth + k0;
+  for (int o = 0; o < lanes; ++o)
+    for (int k = 0; k < taps; ++k) to[o * depth + k] = sum[k * NW + o];
+}

@@ -1,0 +1,88 @@
+"""What the kernels of convolution share: types, the framed input, packed weights, and where each tap lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import unsupported_dtype
+from ..refs import Layout, Ref
+from .frame import Frame
+from .types import HALVES, ctype
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+
+SOURCE = "conv.c"
+GPU_LANES = 4
+_REGISTERS = {"AVX512": (64, 8), "AVX2": (32, 6)}
+"""Vector bytes, and rows of a register tile, by what the CPU has."""
+
+
+def acc_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype sums are kept in: float32 for halves. Raises Unsupported for what torch does not convolve."""
+    if dtype in HALVES:
+        return torch.float32
+    if dtype not in (torch.float32, torch.float64, torch.int64):
+        raise unsupported_dtype(dtype)
+    return dtype
+
+
+def defines_for(b: Builder, dtype: torch.dtype, channels: int) -> dict[str, Any]:
+    """Types, lanes of a vector, and rows of a register tile for `channels` output channels per group."""
+    acc = acc_dtype(dtype)
+    nbytes, most = _REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 6)) if b.is_cpu else (0, 8)
+    lanes = nbytes // acc.itemsize if b.is_cpu else GPU_LANES
+    rows = 1 if channels == 1 else 4 if channels <= 4 else most
+    return {**b.types(T=dtype), "ACC": ctype(acc).compute, "VL": lanes, "MR": rows}
+
+
+def framed_input(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> Ref:
+    """x as segments of positions, one per channel and phase, in the compute dtype."""
+    channels = x.shape[1]
+    framed = b.temp((channels * frame.n_phases * frame.segment + frame.tail,), acc_dtype(x.dtype))
+    n, c, d, h, w = x.strides
+    sizes = (*frame.lines[::-1], x.shape[0], *frame.phases[::-1], channels)
+    q = Layout(sizes, ((w, h, d, n, 0, 0, 0, c),))
+    e = Layout(x.shape[:1:-1], (frame.window.stride[::-1], frame.window.padding[::-1]))
+    total = channels * frame.n_phases * x.shape[0] * frame.lines[0] * frame.lines[1]
+    items, chunk = b.split(total, max(1, 4096 // frame.lines[2]))
+    b.launch(SOURCE, "conv_frame", items, [x, framed, q, e, frame.segment, frame.tail, total, chunk], defines)
+    return framed
+
+
+Taps = tuple[tuple[int, ...], Layout]
+"""Elements from one tap, channel and phase to the next, and the stride, dilation and phases that they are counted by."""
+
+
+def framed_taps(frame: Frame, channel: int) -> Taps:
+    """Where taps lie in a frame; `channel`: elements from one channel to the next."""
+    window = frame.window
+    shifts = (*frame.steps[:3], channel, frame.segment, 0)
+    return shifts, Layout((1, 1, 1), (window.stride[::-1], window.dilation[::-1], frame.phases[::-1]))
+
+
+def _weight_layout(w: Ref, shifts: tuple[int, ...]) -> Layout:
+    order = (5, 4, 3, 2, 1, 0)
+    return Layout(tuple(w.shape[d] for d in order), (tuple(w.strides[d] for d in order), shifts))
+
+
+def packed_weight(b: Builder, w: Ref, bias: Ref | None, taps: Taps, defines: dict[str, Any]) -> tuple[Ref, Ref]:
+    """Weights in blocks of MR output channels with the bias as last row, and each tap's offset in the input."""
+    groups, channels, inner = w.shape[:3]
+    depth, blocks = inner * w.shape[3] * w.shape[4] * w.shape[5], -(-channels // defines["MR"])
+    packed = b.temp((groups * blocks * (depth + 1) * defines["MR"],), acc_dtype(w.dtype))
+    offset = b.temp((depth,), torch.int64)
+    chunk = depth if b.is_cpu else 64
+    given = w if bias is None else b.contiguous(bias)
+    args: list[Any] = [w, given, packed, offset, _weight_layout(w, taps[0]), taps[1], int(bias is not None), chunk]
+    b.launch(SOURCE, "conv_pack", (-(-depth // chunk), groups * blocks), args, defines)
+    return packed, offset
+
+
+def tap_offsets(b: Builder, gw: Ref, taps: Taps, defines: dict[str, Any]) -> Ref:
+    """Each tap's offset in the input, in the order of the weight's elements."""
+    offset = b.temp((gw.numel // (gw.shape[0] * gw.shape[1]),), torch.int64)
+    b.launch(SOURCE, "conv_offset", offset.numel, [offset, _weight_layout(gw, taps[0]), taps[1]], defines)
+    return offset
