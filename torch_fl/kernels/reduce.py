@@ -15,6 +15,7 @@ import torch
 
 from ..refs import Layout, Ref, Value
 from .pointwise import merge
+from .row_groups import SHORT, groups_for, reduction_parts, row_source, shape_of
 from .source import read_native
 from .types import HALVES, ctype
 
@@ -128,7 +129,7 @@ def emit_reduce(
     keep = [d for d in range(x.ndim) if d not in dims]
     z = (only(other, keep), only(other, dims)) if other is not None else (None, None)
     walk = _Walk(only(x, keep), only(x, dims), z[0], z[1], without(shift, dims, x.ndim) if shift is not None else None)
-    parts = _parts(b, _units(b, walk, out)[1], walk)
+    parts = _parts(b, _units(b, walk, out)[1], walk, out)
     if parts == 1:
         _launch(b, out, walk, how, acc, e, 1)
         return
@@ -150,9 +151,16 @@ def _units(b: Builder, walk: _Walk, out: Ref) -> tuple[bool, int, int]:
     return True, -(-kept.sizes[0] // tile) * (total // kept.sizes[0]), min(tile, kept.sizes[0])
 
 
-def _parts(b: Builder, units: int, walk: _Walk) -> int:
+def _in_groups(b: Builder, walk: _Walk, out: Ref) -> bool:
+    """Whether a group of work-items shares the elements of an output."""
+    return b.groups and walk.red.numel > SHORT and not _units(b, walk, out)[0]
+
+
+def _parts(b: Builder, units: int, walk: _Walk, out: Ref) -> int:
     """Into how many parts each output's elements are split, so that there is work for the whole chip."""
     count, outs = walk.red.numel, walk.kept.numel
+    if _in_groups(b, walk, out):
+        return reduction_parts(b, outs, count)
     if b.is_cpu:
         wanted, grain = 2 * b.device.properties.compute_units, max(ROWS, PART * units // max(outs, 1))
     else:
@@ -181,12 +189,15 @@ def _launch(
     }
     part = -(-walk.red.numel // parts)
     items, chunk = b.split(units, max(1, PART // max(1, part * tile)))
-    kernel = "reduce_columns" if columns else "reduce_rows"
+    kernel = "reduce_columns" if columns else "reduce_groups" if _in_groups(b, walk, out) else "reduce_rows"
     text = read_native("reduce.h") + read_native(f"{kernel}.c")
     if "EXP(" in how.map:
         text = read_native("fastmath.h") + text
         defines["EXP"] = "exp" if acc == torch.float64 else "fast_exp"
     args: list[Any] = [x, other, shift, out, units, chunk, walk.red.numel, part, walk.kept.numel, e, kept, red]
+    if kernel == "reduce_groups":
+        shape = shape_of(part)
+        text, items, defines = row_source() + text, groups_for(units, shape["LPR"]), defines | shape
     b.launch(text, kernel, (items, parts), args, defines)
 
 

@@ -10,6 +10,7 @@ import torch
 from ..builder import Builder
 from ..kernels.norm import compute_dtype, masked
 from ..kernels.reduce import SUM, emit_reduce
+from ..kernels.row_groups import emit_norm_grads, grad_parts, launch_rows
 from ..kernels.source import read_native
 from ..kernels.types import ctype
 from ..refs import Ref, Value
@@ -51,9 +52,13 @@ def _normalize_rows(
     bias = b.contiguous(b.cast(bias, weight.dtype if weight else bias.dtype)) if bias else None
     y = b.row_major(out)
     defines = _row_defines(b, x, rstd, weight, bias, mean is not None)
-    items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
-    args: list[Any] = [x, weight or bias or x, bias or weight or x, y, mean or rstd, rstd, rows, chunk, n, eps]
-    b.launch(read_native("layer_norm.h") + read_native("layer_norm.c"), "layer_norm", items, args, defines)
+    tensors: list[Any] = [x, weight or bias or x, bias or weight or x, y, mean or rstd, rstd, rows]
+    if b.groups:
+        launch_rows(b, "norm_groups.c", "norm_groups", rows, n, [*tensors, n, eps], defines)
+    else:
+        items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
+        text = read_native("layer_norm.h") + read_native("layer_norm.c")
+        b.launch(text, "layer_norm", items, [*tensors, chunk, n, eps], defines)
     b.deliver(out, y)
 
 
@@ -93,7 +98,9 @@ def _rows_backward(
     x, g = b.contiguous(input), b.contiguous(b.cast(grad_out, input.dtype))
     weight = b.contiguous(weight) if weight else None
     items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
-    if not b.is_cpu:  # each work-item has a row of partial sums
+    if b.groups:
+        items = grad_parts(rows, n)
+    elif not b.is_cpu:  # each work-item has a row of partial sums
         chunk = -(-rows // min(rows, 2048))
         items = -(-rows // chunk)
     acc = compute_dtype(x.dtype)
@@ -102,9 +109,13 @@ def _rows_backward(
     defines = _row_defines(b, x, rstd, weight, None, mean is not None)
     defines |= {k: int(o is not None) for k, o in (("WRITE_X", dx), ("SUM_W", dw), ("SUM_B", db))}
     stats = (b.contiguous(mean or rstd), b.contiguous(rstd))
-    args: list[Any] = [g, x, *stats, weight or x, target, *parts, rows, chunk, n]
-    text = read_native("layer_norm.h") + read_native("layer_norm_backward.c")
-    b.launch(text, "layer_norm_backward", items, args, defines)
+    if b.groups:
+        wanted = [p if out is not None else None for out, p in zip((dw, db), parts)]
+        emit_norm_grads(b, g, x, stats, weight, None if dx is None else target, wanted, rows, n, defines)
+    else:
+        args: list[Any] = [g, x, *stats, weight or x, target, *parts, rows, chunk, n]
+        text = read_native("layer_norm.h") + read_native("layer_norm_backward.c")
+        b.launch(text, "layer_norm_backward", items, args, defines)
     if dx is not None and target is not dx:
         b.copy(dx, target)
     for out, part in zip((dw, db), parts):

@@ -8,6 +8,7 @@ import torch
 
 from ..builder import Builder
 from ..kernels.pointwise import merge
+from ..kernels.row_groups import SHORT, launch_rows
 from ..kernels.source import read_native
 from ..kernels.types import ctype
 from ..refs import Layout, Ref
@@ -33,6 +34,10 @@ def _along(b: Builder, direction: str, refs: Sequence[Ref], dim: int, logarithm:
     defines |= {"LOGARITHM": int(logarithm), "TILE": tile}
     defines["UNIT"] = int(all(s == 1 for s in inner))
     units = kept[0].numel
+    if b.groups and not columns and n > SHORT:
+        args = [*refs, units, n, *steps, Layout.of(sizes, strides)]
+        launch_rows(b, "softmax_groups.c", f"{direction}_groups", units, n, args, defines)
+        return
     if columns:
         units = -(-sizes[0] // tile) * (units // sizes[0]) if units else 0
     items, chunk = b.split(units, max(1, _GRAIN // max(1, n * (tile if columns else 1))))
