@@ -13,6 +13,7 @@ import torch
 from ..errors import Unsupported
 from ..refs import Layout, Ref, Value
 from .pointwise import emit
+from .tiles import emit_tiles
 from .types import ctype
 from .vectors import registers, vector_source
 
@@ -69,7 +70,7 @@ def emit_gemm(
 
 def _route(b: Builder, p: Problem) -> Callable[[Builder, Problem, Number, Number], None]:
     if not b.is_cpu:
-        return _tile
+        return emit_tiles if b.groups else _tile
     if p.m == p.s == 1 and (p.n == 1 or p.x.strides[4] == 1):
         return _vector_rows
     if p.m == p.s == 1 and p.x.strides[3] == 1 == p.a.strides[4]:
