@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from torch_fl.hot import compiled
 from torch_fl.runtime import settings
 from torch_fl.runtime.adapter import (
     AddressArg,
@@ -34,6 +35,9 @@ from torch_fl.runtime.adapter import (
 )
 
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-std=gnu11", "-w")
+
+MAX_ARGUMENTS = 64
+"""Of a kernel that the compiled launcher takes."""
 
 
 def _compiler() -> str | None:
@@ -54,7 +58,15 @@ def _cell(arg: KernelArg) -> Any:
     """Room for one scalar or struct; what is fixed is there already."""
     if isinstance(arg, bytes):
         return ctypes.create_string_buffer(arg)
-    return ctypes.create_string_buffer(arg.nbytes if isinstance(arg, AddressArg) else VALUE_BYTES)
+    assert not isinstance(arg, BufferArg)
+    return ctypes.create_string_buffer(arg.nbytes)
+
+
+def _described(arg: KernelArg) -> Any:
+    """The argument as the compiled launcher takes it."""
+    if isinstance(arg, BufferArg):
+        return arg.slot, arg.offset, arg.itemsize
+    return (arg.get, arg.steady) if isinstance(arg, ValueArg) else arg
 
 
 class _Memory:
@@ -104,6 +116,7 @@ class Host(Backend):
         super().__init__(properties)
         self._cc = _compiler() or "cc"
         self._lock = threading.Lock()
+        self._call_lock = None if compiled is None else compiled.lock()
 
     def allocate(self, nbytes: int) -> Handle:
         return _Memory(nbytes)
@@ -144,6 +157,13 @@ class Host(Backend):
     ) -> Launcher:
         function = getattr(program, name)
         function.restype = None
+        if (
+            self._call_lock is not None
+            and len(args) <= MAX_ARGUMENTS
+            and not any(isinstance(a, AddressArg) for a in args)
+        ):
+            address = ctypes.cast(function, ctypes.c_void_p).value
+            return compiled.Call(address, grid, [_described(a) for a in args], self._call_lock, program)  # type: ignore[union-attr, no-any-return]
         pointers = (ctypes.c_void_p * max(1, sum(isinstance(a, BufferArg) for a in args)))()
         cells = (ctypes.c_void_p * len(args))()
         keep: list[Any] = [pointers]

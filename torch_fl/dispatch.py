@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from . import fallback, migration, names, rejection
+from . import fallback, interrupts, migration, names, rejection
 from .decomposition import home
 from .errors import Error, Unsupported, describe_call, message, several_devices
+from .hot import compiled
 from .infer import find_tensors
 from .interrupts import watch
 from .plan import CallPlan
@@ -107,7 +108,7 @@ def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) 
     made = make_plan(op.func, device, tensors, args, kwargs)
     plan: AnyPlan | Bumped = made
     if any(p.written and p.kind == "tensors" for p in params_of(op.func)):
-        plan = Bumped(op.func, made)
+        plan = Bumped(op.func, made, tensors, args, kwargs)
     if not tensors and getattr(kwargs.get("device"), "index", 0) is None:
         return plan  # "npu" is the current device, which may be another at the next call
     if len(op.plans) >= MAX_PLANS:
@@ -121,15 +122,17 @@ def find_plan(op: Op, key: Any, tensors: Sequence[Any], args: Any, kwargs: Any) 
 class Bumped:
     """A plan of an op that writes lists of tensors: torch counts versions of single arguments only."""
 
-    def __init__(self, func: Any, plan: AnyPlan) -> None:
-        self.func = func
+    def __init__(self, func: Any, plan: AnyPlan, tensors: Sequence[Any], args: Any, kwargs: Any) -> None:
         self.plan = plan
+        bound = bind_all(func, args, kwargs)
+        written = {id(t) for t in find_tensors([bound[p.name] for p in params_of(func) if p.written])}
+        self.written = [k for k, t in enumerate(tensors) if id(t) in written]
+        """Their places among the tensors of the call, which the key of the plan fixes."""
         self.route, self.reason, self.n_launches = plan.route, plan.reason, plan.n_launches
 
     def run(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
         result = self.plan.run(tensors, values, args, kwargs)
-        bound = bind_all(self.func, args, kwargs)
-        written = find_tensors([bound[p.name] for p in params_of(self.func) if p.written])
+        written = [tensors[k] for k in self.written]
         torch.autograd.graph.increment_version([t for t in written if not t.is_inference()])
         return result
 
@@ -174,18 +177,21 @@ def _told(error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return told
 
 
-def _torch_dispatch(
-    cls: Any, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-) -> Any:
+def _failed(error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call that raised `error`, where there is one: by another tensor class, or from the CPU."""
+    if isinstance(error, NotOurs):
+        return NotImplemented
+    if isinstance(error, Unsupported):
+        return _on_cpu(func, args, kwargs, error)
+    raise _told(error, func, args, kwargs) from None
+
+
+def _torch_dispatch(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
     watch()
     try:
         return call(func, args, kwargs or {})
-    except NotOurs:
-        return NotImplemented
-    except Unsupported as reason:
-        return _on_cpu(func, args, kwargs or {}, reason)
     except Exception as error:  # noqa: BLE001 - told in torch's words
-        raise _told(error, func, args, kwargs or {})  # noqa: B904 - it has its cause
+        return _failed(error, func, args, kwargs or {})
 
 
 def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -194,10 +200,8 @@ def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
         return call(func, args, kwargs)
     except NotOurs:
         raise Error(message(f"{func.name()} mixes device tensors with another tensor subclass")) from None
-    except Unsupported as reason:
-        return _on_cpu(func, args, kwargs, reason)
     except Exception as error:  # noqa: BLE001 - told in torch's words
-        raise _told(error, func, args, kwargs)  # noqa: B904 - it has its cause
+        return _failed(error, func, args, kwargs)
 
 
 def install() -> None:
@@ -211,7 +215,15 @@ def install() -> None:
     autocast.install()
     allow_foreach(Tensor)
     untraced(boxed)
-    Tensor.__torch_dispatch__ = classmethod(untraced(_torch_dispatch))  # type: ignore[assignment]
+    untraced(_failed)
+    slow = untraced(_torch_dispatch)
+    Tensor.__torch_dispatch__ = staticmethod(_compiled(slow) if compiled else slow)  # type: ignore[assignment]
+
+
+def _compiled(slow: Any) -> Any:
+    assert compiled is not None
+    getsignal, sigint = interrupts.handler_in_force, interrupts.SIGINT
+    return compiled.Route(_OPS, globals(), vars(interrupts), getsignal, sigint, slow, _failed)
 
 
 class _Forked:

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_SIGINT = int(signal.SIGINT)
+SIGINT = int(signal.SIGINT)
 _RESEND_S = 0.05
-_current: Callable[[int], Any] = _signal.getsignal
+handler_in_force: Callable[[int], Any] = _signal.getsignal
 _set: Callable[[int, Any], Any] = _signal.signal
 
 _api = ctypes.pythonapi
@@ -49,7 +49,7 @@ class _Gate:
         else:
             # Both run right after this, before any bytecode of the program.
             self.open = True
-            _add_pending(_trip, _SIGINT)
+            _add_pending(_trip, SIGINT)
             _add_pending(_check, None)
         return 0
 
@@ -83,8 +83,8 @@ _known: Any = None
 
 def watch() -> None:
     """Wrap the SIGINT handler in force if it is not; called on every op, because notebooks set it for every cell."""
-    handler = _current(_SIGINT)
-    if handler is not _known:
+    handler = handler_in_force(SIGINT)
+    if handler is not _known:  # the compiled route makes the same test
         _wrap(handler)
 
 
@@ -94,14 +94,14 @@ def _wrap(handler: Any) -> None:
         return
     if callable(handler) and not isinstance(handler, _Gate):
         handler = _Gate(handler)
-        _set(_SIGINT, handler)
+        _set(SIGINT, handler)
     _known = handler
 
 
 @contextmanager
 def uninterrupted(*frames: Any) -> Iterator[None]:
     """A Ctrl-C inside the block is delivered at its end; with code objects, only one that would hit their frames."""
-    handler = _current(_SIGINT) if threading.current_thread() is threading.main_thread() else None
+    handler = handler_in_force(SIGINT) if threading.current_thread() is threading.main_thread() else None
     if not callable(handler):
         yield
         return
@@ -114,18 +114,18 @@ def uninterrupted(*frames: Any) -> Iterator[None]:
         _handling[0] += 1
         try:
             # If it raises, no other handler may run while C++ unwinds with that exception pending.
-            _set(_SIGINT, _signal.SIG_IGN)
+            _set(SIGINT, _signal.SIG_IGN)
             result = handler(number, frame)
-            _set(_SIGINT, deliver)
+            _set(SIGINT, deliver)
             return result
         finally:
             _handling[0] -= 1
 
     deliver.postpones = True  # type: ignore[attr-defined]
-    _set(_SIGINT, deliver)
+    _set(SIGINT, deliver)
     try:
         yield
     finally:
-        _set(_SIGINT, handler)
+        _set(SIGINT, handler)
     if late:
         handler(late[0], None)

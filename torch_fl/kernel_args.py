@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .compat.untraced import untraced
 from .errors import KernelError, Unsupported
 from .kernels import source as sources
 from .kernels.types import pack
-from .refs import Layout, Ref, Value
-from .runtime.adapter import BufferArg, KernelArg, ValueArg
+from .refs import Addresses, Layout, Numbers, Ref, Value
+from .runtime.adapter import AddressArg, BufferArg, Handle, KernelArg, ValueArg
 
 INT_LIMIT = 2**31 - 1
 
@@ -33,13 +35,19 @@ def kernel_argument(param: sources.Param, arg: Any, macros: Mapping[str, object]
         return BufferArg(arg.slot, arg.offset, arg.dtype.itemsize)
     if param.access:
         raise KernelError(f"parameter {param.name} is a buffer, got {arg!r}")
+    if isinstance(arg, bytes):
+        return arg
     if isinstance(arg, Layout):
         return arg.pack(wide)
+    if isinstance(arg, Addresses):
+        return _addresses(arg)
     kind = str(macros.get(param.ctype, param.ctype))
+    if isinstance(arg, Numbers):
+        return _numbers(arg, str(macros.get(arg.ctype, arg.ctype)))
     if getattr(arg, "kind", type(arg)) is complex:
         raise Unsupported("a complex number")
     if isinstance(arg, Value):
-        return ValueArg(_packer(kind, arg.get))
+        return ValueArg(untraced(_packer(kind, arg.get)), arg.steady)
     return pack(kind, arg)
 
 
@@ -57,3 +65,34 @@ def _packer(kind: str, get: Callable[[Sequence[Any]], Any]) -> Callable[[Sequenc
         return data
 
     return packed
+
+
+def _addresses(arg: Addresses) -> AddressArg:
+    """The addresses of Refs, one after the other; made anew only where a buffer is another than at the last launch."""
+    form = struct.Struct(f"<{len(arg.refs)}Q")
+    places = [(r.slot, r.offset, r.dtype.itemsize) for r in arg.refs]
+    slots = sorted({r.slot for r in arg.refs})
+    seen: list[Any] = [None, b""]
+
+    def get(handles: Sequence[Handle], offsets: Sequence[int]) -> bytes:
+        wanted = [handles[s].address for s in slots], [offsets[s] for s in slots]
+        last, data = seen
+        if wanted != last:
+            data = form.pack(*[handles[s].address + (offsets[s] + extra) * size for s, extra, size in places])
+            seen[:] = wanted, data
+        return data  # type: ignore[no-any-return]
+
+    return AddressArg(tuple(slots), form.size, get)
+
+
+def _numbers(arg: Numbers, kind: str) -> KernelArg:
+    """Numbers one after the other."""
+    if not any(isinstance(v, Value) for v in arg.values):
+        return b"".join(pack(kind, v) for v in arg.values)
+    packers = [_packer(kind, v.get) if isinstance(v, Value) else _constant(pack(kind, v)) for v in arg.values]
+    nbytes = len(packers) * len(pack(kind, 0))
+    return ValueArg(lambda values: b"".join([p(values) for p in packers]), nbytes=nbytes)
+
+
+def _constant(data: bytes) -> Callable[[Sequence[Any]], bytes]:
+    return lambda values: data

@@ -29,6 +29,7 @@ def kernel_plan(
     overlap.check(func, bound)
     builder = Builder(device, [t._spec for t in tensors], inferred)
     builder.buffers = [id(t._buffer) for t in tensors]
+    builder.places = [(id(t._buffer), t._offset) for t in tensors]
     if not entry.infer:
         builder.pack = _pack_of(func)
     functional = None if target is func else _functional(target, bound, device)
@@ -107,7 +108,7 @@ def _arguments(entry: Kernel, bound: dict[str, Any], tensors: Sequence[Tensor]) 
 
     def value_of(item: Any, kind: type | None = None) -> Any:
         index = next(numbers)
-        return Value(kind or type(item), lambda values: values[index])
+        return Value(kind or type(item), lambda values: values[index], steady=True)
 
     def convert(item: Any) -> Any:
         if item is None:

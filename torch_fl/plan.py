@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import Unsupported
+from .hot import compiled
 from .infer import Inferred
 from .runtime.devices import Device
 from .spec import Spec
-from .tensor import Tensor, wrap, wrap_view
+from .tensor import WRAPPER, Tensor, inference_on, layout_of, wrap, wrap_view
 
 if TYPE_CHECKING:
     from .builder import Builder
@@ -22,6 +23,9 @@ Step = Callable[[list[Any], list[int], Sequence[Any]], None]
 """One launch: called with the handles and offsets of all slots, and with the launch-time values."""
 
 Runner = Callable[[Sequence[Tensor], Sequence[Any], Any, Any], Any]
+
+MAX_SLOTS = 64
+"""Buffers of a plan that the compiled replay holds."""
 
 
 class Plan:
@@ -41,6 +45,9 @@ class Plan:
 
     def _choose(self) -> Runner:
         """The shortest way to replay: most calls are one launch into one new tensor, or into their argument."""
+        fresh = all(spec is None or slot >= self.n_inputs for slot, spec, _ in self.results)
+        if compiled is not None and fresh and self.n_inputs + len(self.allocs) <= MAX_SLOTS:
+            return self._compiled()
         if len(self.results) != 1 or self.pack([1]) != 1 or len(self.steps) != 1:
             return self._general
         slot, spec, _ = self.results[0]
@@ -50,6 +57,12 @@ class Plan:
             make = _two_into_new if self.n_inputs == 2 else _into_new
             return make(self.device, self.steps[0], self.allocs[0], spec)
         return self._general
+
+    def _compiled(self) -> Runner:
+        results = tuple((slot, () if spec is None else layout_of(spec), spec) for slot, spec, _ in self.results)
+        pack = None if len(results) == 1 and self.pack([1]) == 1 else self.pack
+        allocate = self.device.allocate
+        return compiled.Replay(WRAPPER, allocate, self.n_inputs, self.allocs, self.steps, results, pack)  # type: ignore[union-attr, no-any-return]
 
     def _general(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
         handles = [t._buffer.handle for t in tensors]
@@ -124,8 +137,15 @@ class ViewPlan:
         self.one = self.outs[0] if len(self.outs) == 1 and self.pack([1]) == 1 else None
         sizes = {(tensors[i]._spec.itemsize, s.itemsize) for i, _, s, _ in self.outs}
         self.scale = next((s for s in sizes if s[0] != s[1]), None)
+        self.run: Runner = self._compiled() if compiled is not None else self._general
 
-    def run(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    def _compiled(self) -> Runner:
+        if self.one is None or self.one[1] or self.scale is not None:
+            return self._general
+        index, _, spec, offset = self.one
+        return compiled.View(WRAPPER, index, layout_of(spec), spec, offset, inference_on, self._general)  # type: ignore[union-attr, no-any-return]
+
+    def _general(self, tensors: Sequence[Tensor], values: Sequence[Any], args: Any, kwargs: Any) -> Any:
         if self.one is not None:
             return self._view(tensors, *self.one)
         return self.pack([self._view(tensors, *out) for out in self.outs])

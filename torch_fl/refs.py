@@ -133,15 +133,19 @@ def _view_strides(shape: Ints, strides: Ints, wanted: Ints) -> Ints | None:
 
 @dataclass(frozen=True)
 class Value:
-    """A number that changes without a new plan (alpha, lr, eps): its kind is fixed, its value comes at launch."""
+    """A number that changes without a new plan (alpha, lr, eps): its kind is fixed, its value comes at launch.
+
+    `steady`: equal launch-time values give an equal number (not so of seeds).
+    """
 
     kind: type
     get: Callable[[Sequence[Any]], Any]
+    steady: bool = False
 
     def map(self, fn: Callable[[Any], Any], kind: type | None = None) -> Value:
         """A number computed from this one at each launch."""
         get = self.get
-        return Value(kind or self.kind, lambda values: fn(get(values)))
+        return Value(kind or self.kind, lambda values: fn(get(values)), self.steady)
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,24 @@ class Layout:
         """The largest number an index computation over this layout can reach."""
         reach = [sum((n - 1) * abs(s) for n, s in zip(self.sizes, st)) for st in self.strides]
         return max([prod(self.sizes), *reach])
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The argument of a struct parameter that holds the addresses of Refs: for chips whose `addresses` is true.
+
+    The Refs have the dtypes of the tensors that they stand for.
+    """
+
+    refs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The argument of a struct parameter that holds numbers of one C type (a define, or a name in C)."""
+
+    ctype: str
+    values: tuple[Value | float | int | bool, ...]
 
 
 def numpy_view(array: np.ndarray[Any, Any], ref: Ref, offset: int) -> np.ndarray[Any, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .compat.untraced import untraced
 from .tensor import Tensor
 
 Bind = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, list[Any], list[Any]]]
@@ -147,7 +148,13 @@ def _foreign(value: Any, tensors: list[Any], values: list[Any]) -> Any:
 def _list_key(value: Any, tensors: list[Any], values: list[Any]) -> Any:
     if value is None:
         return None
-    key = []
+    try:
+        key = [v._spec for v in value]
+    except AttributeError:  # not only device tensors
+        key = []
+    else:
+        tensors += value
+        return tuple(key)
     for v in value:
         if type(v) is Tensor:
             tensors.append(v)
@@ -155,6 +162,11 @@ def _list_key(value: Any, tensors: list[Any], values: list[Any]) -> Any:
         else:
             key.append(_foreign(v, tensors, values))
     return tuple(key)
+
+
+def _distinct(value: Any) -> bool:
+    """Whether a list names no tensor twice: elements that are written must not meet."""
+    return value is None or len(set(map(id, value))) == len(value)
 
 
 def _freeze(value: Any) -> Any:
@@ -185,6 +197,7 @@ def make_binder(func: Any, static: Sequence[str]) -> Bind:
     key = []
     names: dict[str, Any] = {
         "Tensor": Tensor, "foreign": _foreign, "list_key": _list_key, "freeze": _freeze, "aliases": _aliases,
+        "distinct": _distinct,
         "type": type, "len": len,
     }  # fmt: skip
     params = params_of(func)
@@ -205,7 +218,7 @@ def make_binder(func: Any, static: Sequence[str]) -> Bind:
             note = "; W.append(a)" if check and p.written else ""
             lines += [f"  if type(a) is Tensor: T.append(a); k{i} = a._spec{note}", f"  else: k{i} = foreign(a, T, V)"]
         elif p.kind == "tensors":
-            lines.append(f"  k{i} = list_key(a, T, V)")
+            lines.append(f"  k{i} = list_key(a, T, V){', distinct(a)' if p.written else ''}")
         elif p.kind == "value" and p.name not in static:
             lines += [f"  k{i} = type(a)", "  if a is not None: V.append(a)"]
         elif p.kind == "values":
@@ -218,4 +231,4 @@ def make_binder(func: Any, static: Sequence[str]) -> Bind:
         key.append("(aliases(T, W) if len(T) > 1 else None)")
     lines.append(f"  return ({''.join(k + ', ' for k in key)}), T, V")
     exec("\n".join(lines), names)
-    return names["bind"]  # type: ignore[no-any-return]
+    return untraced(names["bind"])

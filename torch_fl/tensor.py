@@ -16,7 +16,7 @@ from .runtime.devices import Buffer, Device
 from .spec import Spec, contiguous_spec
 
 _make: Callable[..., Any] = torch.Tensor._make_wrapper_subclass
-_inference_on: Callable[[], bool] = torch.is_inference_mode_enabled
+inference_on: Callable[[], bool] = torch.is_inference_mode_enabled
 register.ensure()  # raises DeviceError with the reason where torch does not know the device type
 NPU0 = torch.device("npu", 0)
 
@@ -43,6 +43,15 @@ class Tensor(torch.Tensor):
         raise NotImplementedError  # replaced by dispatch.install(): the route needs this module first
 
 
+WRAPPER = (_make, Tensor, NPU0)
+"""What the compiled hit path makes tensors with."""
+
+
+def layout_of(spec: Spec) -> tuple[Any, ...]:
+    """A tensor's metadata as the compiled hit path takes it."""
+    return spec.shape, spec.strides, spec.dtype, spec.row_major
+
+
 def wrap(buffer: Buffer, spec: Spec, offset: int = 0) -> Tensor:
     """A tensor over `buffer`: no copy. `offset` in elements."""
     tensor = (
@@ -58,7 +67,7 @@ def wrap(buffer: Buffer, spec: Spec, offset: int = 0) -> Tensor:
 
 def wrap_view(base: Tensor, spec: Spec, offset: int) -> Tensor:
     """A view of `base`: shares its buffer. Under inference mode a view of a normal tensor must be a normal tensor."""
-    if _inference_on() and not base.is_inference():
+    if inference_on() and not base.is_inference():
         with torch.inference_mode(False):
             return wrap(base._buffer, spec, offset)
     return wrap(base._buffer, spec, offset)

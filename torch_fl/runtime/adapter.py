@@ -91,9 +91,13 @@ class BufferArg:
 
 @dataclass(frozen=True)
 class ValueArg:
-    """A scalar that is known only at launch: `get(values)` gives its bytes from the plan's launch-time values."""
+    """A scalar or struct that is known only at launch: `get(values)` gives its bytes, `nbytes` at most, from the plan's
+    launch-time values."""
 
     get: Callable[[Sequence[Any]], bytes]
+    steady: bool = False
+    """The bytes depend on the launch-time values alone."""
+    nbytes: int = 8
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""Memory of one device: buffers, what is in use, the limits, and the free blocks that are kept for reuse.
-
-Buffers are freed by Python, from any thread and in the middle of anything, so giving back takes no lock: counters
-and a list append. CPython switches threads at calls and jumps only, so `x.active -= n` is one step.
-"""
+"""Memory of one device: what is in use, the limits, and the free blocks that are kept for reuse."""
 
 from __future__ import annotations
 
@@ -13,43 +9,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..errors import OutOfMemoryError, message
+from .buffers import Allocator, Buffer, Counters, Shelf
 
 if TYPE_CHECKING:
     from .device import Device
     from .streams import Streams
 
-Shelf = list[Any]
-"""Free handles of one size."""
-
 MAX_SIZES = 1 << 14
 """Requested sizes whose shelf is remembered."""
-
-
-class Buffer:
-    """Raw device memory. Views of one allocation share the Buffer; it is freed with the last of them."""
-
-    __slots__ = ("__weakref__", "device", "handle", "nbytes", "shelf")
-
-    def __init__(self, device: Device, handle: Any, nbytes: int, shelf: Shelf) -> None:
-        self.device = device
-        self.handle = handle
-        self.nbytes = nbytes
-        self.shelf = shelf
-        memory = device.memory
-        memory.made += 1
-        memory.made_bytes += nbytes
-        memory.active += nbytes
-        if memory.active > memory.peak:
-            memory.peak = memory.active
-
-    def __del__(self) -> None:
-        try:
-            memory = self.device.memory
-            memory.active -= self.nbytes
-            memory.freed += 1
-        except AttributeError:  # an interrupt came before __init__
-            return
-        self.shelf.append(self.handle)
 
 
 def rounded(nbytes: int) -> int:
@@ -89,13 +56,26 @@ class FreeBlocks:
                     break
 
 
+def _counter(name: str) -> Any:
+    def get(self: Memory) -> int:
+        return int(getattr(self.counters, name))
+
+    def put(self: Memory, value: int) -> None:
+        setattr(self.counters, name, value)
+
+    return property(get, put)
+
+
 class Memory:
     """Allocation and counters of one device. `limit` in bytes in use, None for what the chip has."""
+
+    active, peak = _counter("active"), _counter("peak")
+    made, made_bytes, freed = _counter("made"), _counter("made_bytes"), _counter("freed")
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.backend = device.backend
-        self.active = self.peak = self.made = self.made_bytes = self.freed = 0
+        self.counters = Counters()
         self.retries = self.refused = self.driver_allocs = self.driver_frees = 0
         self.cache_limit: int | None = None
         """Most bytes that are kept in free blocks; None: a quarter of the chip's memory."""
@@ -104,10 +84,11 @@ class Memory:
         """The user's line that made each buffer, while somebody wants to know (`torch_fl.memory.record_lines`)."""
         self._limit: int | None = None
         self._streams: Streams | None = None
-        self._watched = False
         self._peak_reserved = 0
         self._taken = 0
         self._lock = threading.RLock()
+        self.allocate = Allocator(device, self.counters, self.free.by_request, self._allocate)
+        """allocate(nbytes) -> Buffer, contents undefined. Raises OutOfMemoryError when nothing can be freed."""
 
     # -- what is watched at each allocation: one test while nothing is -----------------------------------------------
     @property
@@ -125,21 +106,15 @@ class Memory:
         self._streams = streams or self._streams
         if lines is not None:
             self.lines = (self.lines or WeakKeyDictionary()) if lines else None
-        self._watched = self._limit is not None or self._streams is not None or self.lines is not None
+        self.allocate.watched = self._limit is not None or self._streams is not None or self.lines is not None
 
     # -- allocation ---------------------------------------------------------------------------------------------
-    def allocate(self, nbytes: int) -> Buffer:
-        """A Buffer of at least `nbytes`, contents undefined. Raises OutOfMemoryError when nothing can be freed."""
-        if self._watched:
+    def _allocate(self, nbytes: int) -> Buffer:
+        """A Buffer that no free block serves, or any while somebody watches."""
+        if self.allocate.watched:
             return self._allocate_watched(nbytes)
-        shelf = self.free.by_request.get(nbytes)
-        if shelf:
-            try:
-                return Buffer(self.device, shelf.pop(), nbytes, shelf)
-            except IndexError:  # another thread was faster
-                pass
         handle, shelf, _ = self._take(self.free, nbytes)
-        return Buffer(self.device, handle, nbytes, shelf)
+        return Buffer(self.device, handle, nbytes, shelf, self.counters)
 
     def _allocate_watched(self, nbytes: int) -> Buffer:
         """The same under a limit, on this thread's stream, with the line noted."""
@@ -150,7 +125,7 @@ class Memory:
         handle, shelf, fresh = self._take(self.free if stream is None else stream.free, nbytes)
         if streams is not None and stream is not None:
             streams.claim(stream, handle, fresh)
-        buffer = Buffer(self.device, handle, nbytes, shelf)
+        buffer = Buffer(self.device, handle, nbytes, shelf, self.counters)
         if self.lines is not None:
             from ..telemetry.where import user_line
 

@@ -43,6 +43,11 @@ def cache_dir() -> Path:
     return Path(named) if named else Path.home() / ".cache" / "torch_fl"
 
 
+def interpreted() -> bool:
+    """TORCH_FL_PURE: 1 runs the hit path in Python although it was compiled at install; for tests and debugging."""
+    return os.environ.get("TORCH_FL_PURE", "").strip() not in ("", "0")
+
+
 def host_compiler() -> str | None:
     """TORCH_FL_CC (else CC): the C compiler of the host adapter; unset means cc, gcc or clang from the path."""
     return os.environ.get("TORCH_FL_CC") or os.environ.get("CC") or None

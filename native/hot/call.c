@@ -1,0 +1,247 @@
+// A bound kernel of a chip that computes in this process: a C function that takes an array of pointers to its arguments.
+#include "hot.h"
+
+#define CELL 16  // bytes of the largest scalar
+
+typedef void (*Function)(void** arguments, long n0, long n1, long n2);
+
+typedef struct {
+  int cell, slot;
+  Py_ssize_t extra, itemsize;
+} BufferCell;
+
+typedef struct {
+  int cell;
+  PyObject* get;
+  char data[CELL];
+} ValueCell;
+
+typedef struct {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Function function;
+  long n[3];
+  int n_cells, n_buffers, n_values, n_last, steady;
+  void** cells;
+  BufferCell* buffers;
+  ValueCell* values;
+  PyObject* last[8];  // the launch-time numbers whose bytes the value cells hold
+  PyObject *keep, *lock;
+} Call;
+
+// The lock of a chip: its kernels run one after the other, whichever thread launches them.
+typedef struct {
+  PyThread_type_lock lock;
+} Lock;
+
+static void lock_free(PyObject* capsule) {
+  Lock* self = PyCapsule_GetPointer(capsule, "torch_fl.lock");
+  PyThread_free_lock(self->lock);
+  PyMem_Free(self);
+}
+
+PyObject* new_lock(PyObject* module, PyObject* none) {
+  Lock* self = PyMem_Malloc(sizeof(Lock));
+  if (!self) return PyErr_NoMemory();
+  self->lock = PyThread_allocate_lock();
+  return PyCapsule_New(self, "torch_fl.lock", lock_free);
+}
+
+static int same_values(const Call* self, PyObject* values) {
+  if (PyList_GET_SIZE(values) != self->n_last) return 0;
+  for (int i = 0; i < self->n_last; ++i)
+    if (PyList_GET_ITEM(values, i) != self->last[i]) return 0;
+  return 1;
+}
+
+static void forget(Call* self) {
+  const int n = self->n_last;
+  self->n_last = -1;
+  for (int i = 0; i < n; ++i) Py_CLEAR(self->last[i]);
+}
+
+// The bytes of the launch-time numbers. Getters are Python: another thread may launch the same kernel meanwhile.
+static int take_values(Call* self, PyObject* values, char (*numbers)[CELL]) {
+  if (self->steady && same_values(self, values)) {
+    for (int i = 0; i < self->n_values; ++i) memcpy(numbers[i], self->values[i].data, CELL);
+    return 0;
+  }
+  for (int i = 0; i < self->n_values; ++i) {
+    PyObject* data = PyObject_CallOneArg(self->values[i].get, values);
+    if (!data) return -1;
+    char* bytes;
+    Py_ssize_t n;
+    if (PyBytes_AsStringAndSize(data, &bytes, &n) || n > CELL) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a number of more than 16 bytes");
+      Py_DECREF(data);
+      return -1;
+    }
+    memcpy(numbers[i], bytes, n);
+    Py_DECREF(data);
+  }
+  const Py_ssize_t n = PyList_GET_SIZE(values);
+  if (self->steady && n <= (Py_ssize_t)(sizeof self->last / sizeof *self->last)) {
+    forget(self);
+    for (int i = 0; i < self->n_values; ++i) memcpy(self->values[i].data, numbers[i], CELL);
+    for (Py_ssize_t i = 0; i < n; ++i) self->last[i] = Py_NewRef(PyList_GET_ITEM(values, i));
+    self->n_last = (int)n;
+  }
+  return 0;
+}
+
+int call_now(PyObject* object, PyObject** handles, const Py_ssize_t* offsets, PyObject* values) {
+  Call* self = (Call*)object;
+  void *pointers[MAX_SLOTS], *cells[MAX_SLOTS];
+  char numbers[MAX_SLOTS][CELL];
+  memcpy(cells, self->cells, self->n_cells * sizeof(void*));
+  for (int i = 0; i < self->n_buffers; ++i) {
+    const BufferCell b = self->buffers[i];
+    PyObject* address = PyObject_GetAttr(handles[b.slot], s_address);
+    if (!address) return -1;
+    char* start = PyLong_AsVoidPtr(address);
+    Py_DECREF(address);
+    if (!start && PyErr_Occurred()) return -1;
+    pointers[i] = start + (offsets[b.slot] + b.extra) * b.itemsize;
+    cells[b.cell] = &pointers[i];
+  }
+  if (self->n_values) {
+    if (take_values(self, values, numbers)) return -1;
+    for (int i = 0; i < self->n_values; ++i) cells[self->values[i].cell] = numbers[i];
+  }
+  PyThread_type_lock lock = ((Lock*)PyCapsule_GetPointer(self->lock, "torch_fl.lock"))->lock;
+  PyThreadState* state = PyEval_SaveThread();
+  PyThread_acquire_lock(lock, WAIT_LOCK);
+  self->function(cells, self->n[0], self->n[1], self->n[2]);
+  PyThread_release_lock(lock);
+  PyEval_RestoreThread(state);
+  return 0;
+}
+
+static PyObject* call_call(PyObject* object, PyObject* const* args, size_t n, PyObject* names) {
+  Call* self = (Call*)object;
+  if (PyVectorcall_NARGS(n) != 3 || names || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "takes lists of handles, offsets and values");
+    return NULL;
+  }
+  PyObject* values = PySequence_List(args[2]);
+  if (!values) return NULL;
+  PyObject* handles[MAX_SLOTS];
+  Py_ssize_t offsets[MAX_SLOTS];
+  int status = 0;
+  for (int i = 0; i < self->n_buffers && !status; ++i) {
+    const int slot = self->buffers[i].slot;
+    if (slot >= PyList_GET_SIZE(args[0]) || slot >= PyList_GET_SIZE(args[1])) {
+      PyErr_SetString(PyExc_IndexError, "fewer buffers than the kernel takes");
+      status = -1;
+      break;
+    }
+    handles[slot] = PyList_GET_ITEM(args[0], slot);
+    offsets[slot] = PyLong_AsSsize_t(PyList_GET_ITEM(args[1], slot));
+    status = offsets[slot] == -1 && PyErr_Occurred() ? -1 : 0;
+  }
+  if (!status) status = call_now(object, handles, offsets, values);
+  Py_DECREF(values);
+  if (status) return NULL;
+  Py_RETURN_NONE;
+}
+
+// The arguments in order: bytes, (slot, extra, itemsize) of a buffer, or (get, steady) of a launch-time number.
+static int add_cell(Call* self, int cell, PyObject* a, char** scalars) {
+  if (PyBytes_Check(a)) {
+    memcpy(*scalars, PyBytes_AS_STRING(a), PyBytes_GET_SIZE(a));
+    self->cells[cell] = *scalars;
+    *scalars += (PyBytes_GET_SIZE(a) + CELL - 1) / CELL * CELL;
+    return 0;
+  }
+  if (PyTuple_GET_SIZE(a) == 3) {
+    BufferCell* b = &self->buffers[self->n_buffers++];
+    b->cell = cell;
+    int good = PyArg_ParseTuple(a, "inn", &b->slot, &b->extra, &b->itemsize);
+    if (good && (b->slot < 0 || b->slot >= MAX_SLOTS)) {
+      PyErr_SetString(PyExc_ValueError, "a slot beyond the limit");
+      good = 0;
+    }
+    return good ? 0 : -1;
+  }
+  ValueCell* v = &self->values[self->n_values];
+  int steady;
+  v->cell = cell;
+  if (!PyArg_ParseTuple(a, "Op", &v->get, &steady)) return -1;
+  Py_INCREF(v->get);
+  self->n_values++;
+  self->steady &= steady;
+  return 0;
+}
+
+static PyObject* call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  unsigned long long address;
+  long n0, n1, n2;
+  PyObject *arguments, *lock, *keep;
+  if (!PyArg_ParseTuple(args, "K(lll)O!OO", &address, &n0, &n1, &n2, &PyList_Type, &arguments, &lock, &keep)) return NULL;
+  const Py_ssize_t n = PyList_GET_SIZE(arguments);
+  if (n > MAX_SLOTS) return PyErr_Format(PyExc_ValueError, "%zd arguments", n);
+  size_t room = CELL;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* a = PyList_GET_ITEM(arguments, i);
+    if (PyBytes_Check(a)) room += PyBytes_GET_SIZE(a) + CELL;
+    else if (!PyTuple_Check(a)) return PyErr_Format(PyExc_TypeError, "argument %zd is neither bytes nor a tuple", i);
+  }
+  Call* self = (Call*)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  self->vectorcall = call_call;
+  self->function = (Function)(uintptr_t)address;
+  self->n[0] = n0, self->n[1] = n1, self->n[2] = n2;
+  self->n_cells = (int)n;
+  self->n_last = -1;
+  self->steady = 1;
+  self->keep = Py_NewRef(keep);
+  self->lock = Py_NewRef(lock);
+  // One block: the cells, then the scalars.
+  const size_t cells = (n * sizeof(void*) + CELL - 1) / CELL * CELL;
+  self->cells = PyMem_Malloc(cells + room);
+  self->buffers = PyMem_Malloc((n + 1) * sizeof(BufferCell));
+  self->values = PyMem_Malloc((n + 1) * sizeof(ValueCell));
+  if (!self->cells || !self->buffers || !self->values) {
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  char* scalars = (char*)self->cells + cells;
+  for (int i = 0; i < n; ++i)
+    if (add_cell(self, i, PyList_GET_ITEM(arguments, i), &scalars)) {
+      Py_DECREF(self);
+      return NULL;
+    }
+  return (PyObject*)self;
+}
+
+static int call_traverse(PyObject* object, visitproc visit, void* arg) {
+  Call* self = (Call*)object;
+  for (int i = 0; i < self->n_values; ++i) Py_VISIT(self->values[i].get);
+  for (int i = 0; i < self->n_last; ++i) Py_VISIT(self->last[i]);
+  Py_VISIT(self->keep);
+  return 0;
+}
+
+static void call_dealloc(PyObject* object) {
+  Call* self = (Call*)object;
+  PyObject_GC_UnTrack(object);
+  forget(self);
+  for (int i = 0; i < self->n_values; ++i) Py_DECREF(self->values[i].get);
+  Py_XDECREF(self->keep);
+  Py_XDECREF(self->lock);
+  PyMem_Free(self->cells);
+  PyMem_Free(self->buffers);
+  PyMem_Free(self->values);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyTypeObject CallType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "torch_fl._hot.Call",
+    .tp_basicsize = sizeof(Call),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Call, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = call_new,
+    .tp_traverse = call_traverse,
+    .tp_dealloc = call_dealloc,
+};

@@ -1,0 +1,33 @@
+// The module torch_fl._hot: its types, and the names that it looks up.
+#include "hot.h"
+
+PyObject *s_buffer, *s_spec, *s_offset, *s_address, *s_bind, *s_plans, *s_run, *s_handler, *s_listener, *s_known;
+
+PyObject* new_lock(PyObject* module, PyObject* none);
+int init_replay(void);
+
+static PyMethodDef functions[] = {{"lock", new_lock, METH_NOARGS, "The lock that the Calls of one chip share."}, {NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "torch_fl._hot", "The hit path of the route, compiled.", -1, functions};
+
+PyMODINIT_FUNC PyInit__hot(void) {
+  const struct {
+    PyObject** name;
+    const char* text;
+  } names[] = {{&s_buffer, "_buffer"},   {&s_spec, "_spec"},   {&s_offset, "_offset"},     {&s_address, "address"},
+               {&s_bind, "bind"},        {&s_plans, "plans"},  {&s_run, "run"},            {&s_handler, "handler"},
+               {&s_listener, "listener"}, {&s_known, "_known"}};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+    if (!(*names[i].name = PyUnicode_InternFromString(names[i].text))) return NULL;
+  const struct {
+    const char* name;
+    PyTypeObject* type;
+  } types[] = {{"Counters", &CountersType}, {"Buffer", &BufferType}, {"Allocator", &AllocatorType}, {"Call", &CallType},
+               {"Replay", &ReplayType},     {"View", &ViewType},     {"Route", &RouteType}};
+  PyObject* module = init_replay() ? NULL : PyModule_Create(&definition);
+  for (size_t i = 0; module && i < sizeof types / sizeof *types; ++i)
+    if (PyType_Ready(types[i].type) || PyModule_AddObjectRef(module, types[i].name, (PyObject*)types[i].type))
+      Py_CLEAR(module);
+  return module;
+}
