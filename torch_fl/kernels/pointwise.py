@@ -8,7 +8,7 @@ in when it is 0 or 1 (the compiler then vectorizes); everything else is passed i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import torch
 
 from ..errors import Unsupported, unsupported_dtype
 from ..refs import MAX_RANK, Layout, Ref, Value
+from .fours import four_body, four_types, takes_fours
 from .plain_copy import emit_plain_copy
 from .source import read_native
 from .transpose import emit_transpose
@@ -115,13 +116,18 @@ def emit(
     for name, operand in [*tensors.items(), *((n, o[0]) for n, o in outs.items())]:
         _check_broadcast(name, operand.shape, shape)
     walked = {n: o[0] for n, o in outs.items()} | {n: t.expand(shape) for n, t in tensors.items() if n not in outs}
-    changed = set(re.findall(r"(\w+)\s*[-+*/]?=[^=]", code)) | set(outs)
+    changed = changed_names(code, outs)
     single = [n for n in tensors if n not in changed and tensors[n].numel == 1 and len(walked) > 1]
     merged = merge(shape, [r.strides for n, r in walked.items() if n not in single])
     if len(merged[0]) > MAX_RANK:
         _emit_slices(builder, outs, tensors, scalars, compute, (helpers, code, setup))
         return
     _emit_walk(builder, outs, tensors, scalars, compute, (helpers, code, setup), (walked, single, merged))
+
+
+def changed_names(code: str, outs: Iterable[str]) -> set[str]:
+    """The names of results, and those that C statements assign to."""
+    return set(re.findall(r"(\w+)\s*[-+*/]?=[^=]", code)) | set(outs)
 
 
 def _check_broadcast(name: str, shape: Sequence[int], target: Sequence[int]) -> None:
@@ -162,16 +168,20 @@ def _emit_walk(
     params = [f"{access[n]} T_{n} p_{n}" for n in walked] + [f"REAL {n}" for n in numbers]
     params += ["long total_", "long chunk_", f"Layout{len(names)} m_"]
     reads = [n for n in tensors if n not in single]
-    body = _body(steps, single, reads, list(outs), code, setup)
     used = _helpers(helpers, code, setup, *(o[1] for o in outs.values()))
     used = read_native("complex.h") + used if compute.is_complex else used
+    fours = takes_fours(builder, steps, sizes, walked, list(outs), used)
+    if fours:
+        body, used = four_body(steps, len(sizes), single, reads, list(outs), code, setup), used + four_types(steps)
+    else:
+        body = _body(steps, single, reads, list(outs), code, setup)
     text = f"{used}\nkernel pointwise({', '.join(params)}) {{{body}}}\n"
     defines = _compute_defines(builder, compute)
     for n, r in walked.items():
         defines |= _operand(builder, n, r.dtype, compute)
     defines |= {f"EXPR_{n}": f"({o[1]})" for n, o in outs.items()}
     total = next(iter(walked.values())).numel
-    items, chunk = builder.split(total)
+    items, chunk = (-(-total // 4), 4) if fours else builder.split(total)
     bound = Layout.of(sizes, strides)
     builder.launch(text, "pointwise", items, [*walked.values(), *numbers.values(), total, chunk, bound], defines)
 
