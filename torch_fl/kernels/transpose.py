@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..refs import MAX_RANK, Layout, Ref
+from .row_groups import GROUP
 from .types import ctype
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ TILE = 32
 def emit_transpose(builder: Builder, target: Ref, source: Ref, compute: torch.dtype) -> bool:
     """target = source where the target is dense along one dimension and the source along another; else False.
 
-    `compute`: as for `emit`. Only for CPUs: a GPU's caches hold the lines of all work-items in flight.
+    `compute`: as for `emit`. Only for CPUs and chips with local memory.
     """
     from .pointwise import merge
 
     sizes, (to, from_) = merge(target.shape, [target.strides, source.strides])
     dense = next((d for d in range(1, len(sizes)) if from_[d] == 1), 0)
     if (
-        not builder.is_cpu
+        not (builder.is_cpu or builder.groups)
         or not dense
         or to[0] != 1
         or min(sizes[0], sizes[dense]) < TILE // 2
@@ -38,7 +39,11 @@ def emit_transpose(builder: Builder, target: Ref, source: Ref, compute: torch.dt
     tiles = -(-sizes[0] // TILE) * -(-sizes[dense] // TILE)
     for d in order[2:]:
         tiles *= sizes[d]
-    items, chunk = builder.split(tiles, 8)
     defines = builder.types(X=source.dtype, Y=target.dtype) | {"ACC": ctype(compute).compute}
+    if builder.groups:
+        defines |= {"GROUP": GROUP}
+        builder.launch("transpose_groups.c", "transpose", tiles, [source, target, tiles, layout], defines)
+        return True
+    items, chunk = builder.split(tiles, 8)
     builder.launch("transpose.c", "transpose", items, [source, target, tiles, chunk, layout], defines)
     return True
