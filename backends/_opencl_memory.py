@@ -55,16 +55,19 @@ class HostMemory:
         mapping = cl.CommandQueue(context)  # of its own: a new block waits for nothing that was launched
 
         class Block(cl.Buffer):  # type: ignore[misc]
-            __slots__ = ("bytes",)
+            __slots__ = ("address", "bytes")
 
         def take(nbytes: int) -> Handle:
             block = Block(context, flags, nbytes)
             mapped, _ = cl.enqueue_map_buffer(mapping, block, access, 0, (nbytes,), np.uint8, is_blocking=True)
-            block.bytes = host_bytes(mapped.ctypes.data, nbytes)
+            block.address = mapped.ctypes.data
+            block.bytes = host_bytes(block.address, nbytes)
             mapped.base.release(mapping)
             return block
 
         self.take = take
+        self.addresses = queue.driver.device.platform.name == "Portable Computing Language"
+        """Whether the host's address of a block is also that of the kernels: PoCL on the CPU has no other memory."""
 
     def write(self, queue: Queue, handle: Handle, byte_offset: int, source: memoryview) -> None:
         queue.finish()

@@ -160,7 +160,7 @@ class Host(Backend):
         if (
             self._call_lock is not None
             and len(args) <= MAX_ARGUMENTS
-            and not any(isinstance(a, AddressArg) for a in args)
+            and not any(isinstance(a, AddressArg) or getattr(a, "slot", 0) >= MAX_ARGUMENTS for a in args)
         ):
             address = ctypes.cast(function, ctypes.c_void_p).value
             return compiled.Call(address, grid, [_described(a) for a in args], self._call_lock, program)  # type: ignore[union-attr, no-any-return]

@@ -7,27 +7,44 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch_fl.kernels.source import FIELD
-from torch_fl.runtime.adapter import Backend, BufferArg, Discovery, Handle, KernelArg, Launcher, Properties, ValueArg
+from torch_fl.runtime.adapter import (
+    AddressArg,
+    Backend,
+    BufferArg,
+    Discovery,
+    Handle,
+    KernelArg,
+    Launcher,
+    Properties,
+    ValueArg,
+)
 
 from . import _opencl_discovery
-from ._opencl_memory import allocator, memory_of
+from ._opencl_memory import HostMemory, allocator, memory_of
 from ._opencl_queue import Queue
 
 
-def _scalars(args: Sequence[KernelArg]) -> tuple[bytearray, list[tuple[int, int, int]], list[tuple[int, Any]]]:
-    """The struct of a kernel's scalars as `render` lays it out: its bytes, where offsets go (byte, slot, extra), and
-    where launch-time values go (byte, getter)."""
+Places = list[tuple[int, Any]]
+"""Byte in the struct of a kernel's scalars, and what gets what goes there."""
+
+
+def _scalars(args: Sequence[KernelArg]) -> tuple[bytearray, list[tuple[int, int, int]], Places, Places]:
+    """The struct of a kernel's scalars as `render` lays it out: its bytes, where offsets go (byte, slot, extra), where
+    launch-time values go, and where addresses of buffers do."""
     data = bytearray()
     offsets_at: list[tuple[int, int, int]] = []
-    values_at: list[tuple[int, Any]] = []
+    values_at: Places = []
+    addresses_at: Places = []
     for a in args:
         if isinstance(a, BufferArg):
             offsets_at.append((len(data), a.slot, a.offset))
         elif isinstance(a, ValueArg):
             values_at.append((len(data), a.get))
-        data += a if isinstance(a, bytes) else bytes(FIELD)
+        elif isinstance(a, AddressArg):
+            addresses_at.append((len(data), a.get))
+        data += a if isinstance(a, bytes) else bytes(FIELD if isinstance(a, BufferArg) else a.nbytes)
         data += bytes(-len(data) % FIELD)
-    return data, offsets_at, values_at
+    return data, offsets_at, values_at, addresses_at
 
 
 class OpenCL(Backend):
@@ -57,6 +74,7 @@ class OpenCL(Backend):
         self._queues = [self.main]
         self._memory = memory_of(cl, self.main, cpu)
         self.allocate = allocator(cl, self._memory.take)  # type: ignore[method-assign]
+        self.addresses = isinstance(self._memory, HostMemory) and self._memory.addresses
         self._block = 1 if cpu else min(64, properties.handle.max_work_group_size)
         self.groups = properties.handle.max_work_group_size >= 256 and properties.handle.local_mem_size >= 32 << 10
 
@@ -137,7 +155,8 @@ class OpenCL(Backend):
         kernel = self._cl.Kernel(program, name)
         set_arg, set_bytes = kernel.set_arg, kernel._set_arg_buf
         buffers = [a.slot for a in args if isinstance(a, BufferArg)]
-        scalars, offsets_at, values_at = _scalars([*args, grid[0].to_bytes(8, "little")])
+        scalars, offsets_at, values_at, addresses_at = _scalars([*args, grid[0].to_bytes(8, "little")])
+        held = [slot for a in args if isinstance(a, AddressArg) for slot in a.slots]
         struct = len(buffers)
         set_bytes(struct, scalars)
         block = local or self._block
@@ -145,7 +164,8 @@ class OpenCL(Backend):
         per_group = (block, 1, 1)
         if grid[1] == grid[2] == 1:
             size, per_group = size[:1], per_group[:1]  # type: ignore[assignment]
-        last: list[Any] = [[0] * len(offsets_at), [b""] * len(values_at)]
+        places = [at for at, _ in values_at + addresses_at]
+        last: list[Any] = [[0] * len(offsets_at), [b""] * len(places)]
         enqueue = self._cl.enqueue_nd_range_kernel
 
         def submit(queue: Any, found: Sequence[Handle], wanted: list[int], packed: list[bytes]) -> Any:
@@ -155,26 +175,29 @@ class OpenCL(Backend):
                 last[:] = wanted, packed
                 for (at, _, _), offset in zip(offsets_at, wanted):
                     scalars[at : at + 8] = offset.to_bytes(8, "little")
-                for (at, _), data in zip(values_at, packed):
+                for at, data in zip(places, packed):
                     scalars[at : at + len(data)] = data
                 set_bytes(struct, scalars)
             return enqueue(queue, kernel, size, per_group)
 
         none: list[bytes] = []
-        small = not local and grid[0] * grid[1] * grid[2] <= self.main.small
+        small = not (local or held) and grid[0] * grid[1] * grid[2] <= self.main.small
         add, here = self.main.add, self
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
             found = [handles[slot] for slot in buffers]
             wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
-            launch = (submit, found, wanted, [get(values) for _, get in values_at] if values_at else none)
+            packed = [get(values) for _, get in values_at] if values_at else none
+            if held:
+                packed = packed + [get(handles, offsets) for _, get in addresses_at]
+            launch = (submit, found, wanted, packed)
             streams = here.streams
             if streams is None:
                 add(small, launch)
             else:
                 stream = streams.current()
                 stream.queue.add(small, launch)
-                streams.used(stream, found)
+                streams.used(stream, found + [handles[slot] for slot in held])
 
         return run
 

@@ -9,6 +9,7 @@
 #define m_erf(x) erf(x)
 #define m_sin(x) sin(x)
 #define m_cos(x) cos(x)
+#define m_sqrt(x) sqrt(x)
 FUNC ACC m_sigmoid(ACC x) { return 1 / (1 + exp(-x)); }
 #else
 #define m_exp(x) fast_exp(x)
@@ -20,6 +21,11 @@ FUNC ACC m_sigmoid(ACC x) { return 1 / (1 + exp(-x)); }
 #define m_sin(x) fast_sin(x)
 #define m_cos(x) fast_cos(x)
 #define m_sigmoid(x) fast_sigmoid(x)
+#ifdef __clang__  // an instruction, where the builtin of OpenCL may be a call
+#define m_sqrt(x) __builtin_sqrtf(x)
+#else
+#define m_sqrt(x) sqrt(x)
+#endif
 #endif
 #define M_NAN ((ACC)NAN)
 #define M_INF ((ACC)INFINITY)

@@ -41,6 +41,8 @@ class Builder:
         self.copy_back: list[tuple[Ref, Ref]] = []
         self.buffers: list[int] = []
         """Identity of the buffer of each input, where the caller knows it."""
+        self.places: list[tuple[int, int]] = []
+        """The same with the offset at which each starts, at the call that makes the plan."""
         self.natural: tuple[Out, ...] | None = None
         """For in-place and out= calls: what the functional form returns, if the kernel must not write in place."""
 

@@ -133,7 +133,10 @@ class Bumped:
     def run(self, tensors: Any, values: Any, args: Any, kwargs: Any) -> Any:
         result = self.plan.run(tensors, values, args, kwargs)
         written = [tensors[k] for k in self.written]
-        torch.autograd.graph.increment_version([t for t in written if not t.is_inference()])
+        try:
+            torch.autograd.graph.increment_version(written)
+        except RuntimeError:  # inference tensors count no versions
+            torch.autograd.graph.increment_version([t for t in written if not t.is_inference()])
         return result
 
 

@@ -1,6 +1,7 @@
 """Optimizers choose their foreach and fused forms only for tensor classes on two lists of torch's; ours joins them.
 
-A foreach form makes temporaries as large as all the parameters it is given. It treats each parameter by itself, so
+Those with a fused form take that (compat/optim_steps.py). Another
+foreach form makes temporaries as large as all the parameters it is given. It treats each parameter by itself, so
 it gets them in groups: the same values, and a temporary as large as a group.
 """
 
@@ -15,6 +16,8 @@ import torch
 from torch.optim.optimizer import _foreach_supported_types as _of_optimizers
 from torch.utils._foreach_utils import _foreach_supported_types as _of_utilities
 
+from .optim_steps import STEPS, Run
+
 SHARE = 8
 """A group holds at most this part of all bytes, or GROUP_BYTES where that is more, or one parameter."""
 GROUP_BYTES = 1 << 20
@@ -28,12 +31,14 @@ def allow_foreach(kind: Any) -> None:
     for module in [m for name, m in list(sys.modules.items()) if name.startswith("torch.optim.")]:
         for name, run in list(vars(module).items()):
             if name.startswith("_multi_tensor_") and not hasattr(run, "__wrapped__"):
-                setattr(module, name, _in_groups(run, kind))
+                setattr(module, name, _in_groups(run, kind, STEPS.get(name)))
 
 
-def _in_groups(run: Callable[..., None], kind: Any) -> Callable[..., None]:
+def _in_groups(run: Callable[..., None], kind: Any, step: Run | None) -> Callable[..., None]:
     @functools.wraps(run)
     def multi_tensor(params: list[torch.Tensor], *args: Any, **kwargs: Any) -> None:
+        if step is not None and params and type(params[0]) is kind and step(kind, params, *args, **kwargs):
+            return None
         groups = list(_groups(params)) if params and type(params[0]) is kind else []
         if len(groups) < 2:
             return run(params, *args, **kwargs)

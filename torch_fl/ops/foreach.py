@@ -10,6 +10,7 @@ from typing import Any
 
 from ..builder import Builder
 from ..errors import Unsupported
+from ..kernels.lists import Texts, emit_each
 from ..refs import Ref
 from ..registry import Kernel, add_kernel, find_overload, registered
 from ..schema import params_of
@@ -50,8 +51,8 @@ def _register(name: str, overload: str, row: Row, place: str = "other", extra: M
     renamed = {**_RENAMED, "scalar": place, "scalars": place, "exponent": place, "other": place}
 
     def run(b: Builder, outs: list[Ref], arguments: Mapping[str, Any]) -> None:
-        for i, out in enumerate(outs):
-            row(b, out=out, **{**(extra or {}), **_operands(arguments, renamed, i)})
+        each = [row.step(out, {**(extra or {}), **_operands(arguments, renamed, i)}) for i, out in enumerate(outs)]
+        emit_each(b, each, Texts(helpers=row.helpers))
 
     def functional(b: Builder, /, **arguments: Any) -> None:
         run(b, [b.out(i) for i in range(len(arguments["self"]))], arguments)

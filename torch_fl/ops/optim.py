@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..builder import Builder
+from ..kernels.lists import Step, Texts, emit_each
 from ..kernels.pointwise import emit
 from ..refs import Ref, Value
 from ..registry import kernel
@@ -23,32 +25,33 @@ _UNSCALE = "grad /= grad_scale;"
 _MAXIMIZE = "grad = -grad;"
 
 
-def _update(
-    b: Builder,
-    written: Mapping[str, Ref],
-    grad: Ref,
-    scalars: Mapping[str, Any],
-    setup: str,
-    code: str,
-    grad_scale: Any,
-    found_inf: Any,
-    maximize: bool,
-) -> None:
-    """One tensor's step: `written` tensors are read, changed by `code`, and written back.
+@dataclass(frozen=True)
+class _Rule:
+    """How one tensor steps: `code` changes it, `setup` runs once per tensor; and what the gradient scaler asks for."""
 
-    `scalars`: numbers and tensors of one element by name; `grad` is unscaled in place where there is a grad_scale.
-    """
-    outs = {n: (r, n) for n, r in written.items()}
-    if grad_scale is not None:
-        outs["grad"] = (grad, "scaled_")
-        code = f"{_UNSCALE} const ACC scaled_ = grad; {_MAXIMIZE if maximize else ''} {code}"
-    elif maximize:
-        code = f"{_MAXIMIZE} {code}"
-    everything = {**scalars, "grad_scale": grad_scale, "found_inf": found_inf}
-    tensors = {**written, "grad": grad, **{n: v for n, v in everything.items() if isinstance(v, Ref)}}
-    numbers = {n: v for n, v in everything.items() if v is not None and not isinstance(v, Ref)}
-    compute = compute_dtype([*written.values()], PROMOTION["default"])
-    emit(b, outs, tensors, numbers, compute, "", code, f"{_SKIP if found_inf is not None else ''} {setup}")
+    setup: str
+    code: str
+    grad_scale: Any
+    found_inf: Any
+    maximize: bool
+
+    @property
+    def texts(self) -> Texts:
+        """The C of the whole list: gradients are unscaled in place where there is a grad_scale."""
+        code = f"{_MAXIMIZE} {self.code}" if self.maximize else self.code
+        if self.grad_scale is not None:
+            code = f"{_UNSCALE} const ACC scaled_ = grad; {code}"
+        return Texts("", code, f"{_SKIP if self.found_inf is not None else ''} {self.setup}")
+
+    def step(self, written: Mapping[str, Ref], grad: Ref, scalars: Mapping[str, Any]) -> Step:
+        """One tensor's: `written` tensors are read, changed and written back; `scalars`: numbers, or Refs of one."""
+        outs = {n: (r, n) for n, r in written.items()}
+        if self.grad_scale is not None:
+            outs["grad"] = (grad, "scaled_")
+        everything = {**scalars, "grad_scale": self.grad_scale, "found_inf": self.found_inf}
+        tensors = {**written, "grad": grad, **{n: v for n, v in everything.items() if isinstance(v, Ref)}}
+        numbers = {n: v for n, v in everything.items() if v is not None and not isinstance(v, Ref)}
+        return Step(outs, tensors, numbers, compute_dtype([*written.values()], PROMOTION["default"]))
 
 
 def _map(value: Any, fn: Any) -> Any:
@@ -58,14 +61,14 @@ def _map(value: Any, fn: Any) -> Any:
 
 _ADAM_SETUP = """
   const ACC step_size_ = lr / -m_expm1(state_step * log_beta1);
-  const ACC root_ = sqrt(-m_expm1(state_step * log_beta2));"""
+  const ACC root_ = 1 / sqrt(-m_expm1(state_step * log_beta2));"""
 _ADAM = """
       exp_avg += (grad - exp_avg) * rest1;
       exp_avg_sq = beta2 * exp_avg_sq + rest2 * grad * grad;"""
 _ADAM_MAX = " max_exp_avg_sq = max_exp_avg_sq > exp_avg_sq ? max_exp_avg_sq : exp_avg_sq;"
 
 
-def _register_adam(name: str, decay: str) -> None:
+def _register_adam(name: str, decay: str) -> Any:
     """Adam (Kingma and Ba, 2015) or AdamW (Loshchilov and Hutter, 2019), which differ in how weights decay."""
 
     @kernel(f"aten::{name}", f"aten::{name}.tensor_lr", infer=False)
@@ -94,12 +97,16 @@ def _register_adam(name: str, decay: str) -> None:
         }  # fmt: skip
         names = ("self", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 4 if amsgrad else 3]
         code = f"{decay}{_ADAM}{_ADAM_MAX if amsgrad else ''}"
-        code += f" self -= step_size_ * exp_avg / (sqrt({names[-1]}) / root_ + eps);"
-        for grad, state_step, *written in zip(
-            grads, state_steps, self, exp_avgs, exp_avg_sqs, *([max_exp_avg_sqs] if amsgrad else [])
-        ):
-            chosen = scalars | {"state_step": state_step}
-            _update(b, dict(zip(names, written)), grad, chosen, _ADAM_SETUP, code, grad_scale, found_inf, maximize)
+        code += f" self -= step_size_ * exp_avg / (m_sqrt({names[-1]}) * root_ + eps);"
+        rule = _Rule(_ADAM_SETUP, code, grad_scale, found_inf, maximize)
+        lists = (self, exp_avgs, exp_avg_sqs, *([max_exp_avg_sqs] if amsgrad else []))
+        each = [
+            rule.step(dict(zip(names, written)), grad, scalars | {"state_step": state_step})
+            for grad, state_step, *written in zip(grads, state_steps, *lists)
+        ]
+        emit_each(b, each, rule.texts)
+
+    return step
 
 
 def _complement(beta: float) -> float:
@@ -111,8 +118,13 @@ def _log(beta: float) -> float:
     return math.log(beta) if beta > 0 else -math.inf
 
 
-_register_adam("_fused_adam_", "grad += weight_decay * self;")
-_register_adam("_fused_adamw_", "self -= lr * weight_decay * self;")
+_ADAMS = {
+    name: _register_adam(name, decay)
+    for name, decay in {
+        "_fused_adam_": "grad += weight_decay * self;",
+        "_fused_adamw_": "self -= lr * weight_decay * self;",
+    }.items()
+}
 
 
 @kernel("aten::_fused_sgd_", "aten::_fused_sgd_.tensor_lr", infer=False)
@@ -139,9 +151,44 @@ def fused_sgd(
         code += " grad += momentum * buf;" if nesterov else " grad = buf;"
         scalars["rest"] = _map(dampening, _complement)
     code += " self -= lr * grad;"
-    for i, (param, grad) in enumerate(zip(self, grads)):
-        written = {"self": param} | ({"buf": momentum_buffer_list[i]} if momentum_buffer_list else {})
-        _update(b, written, grad, scalars, "", code, grad_scale, found_inf, maximize)
+    rule = _Rule("", code, grad_scale, found_inf, maximize)
+    lists = {"self": self, **({"buf": momentum_buffer_list} if momentum_buffer_list else {})}
+    each = [rule.step(dict(zip(lists, w)), grad, scalars) for grad, *w in zip(grads, *lists.values())]
+    emit_each(b, each, rule.texts)
+
+
+_LIBRARY = torch.library.Library("torch_fl_impl", "FRAGMENT")
+_LIBRARY.define(
+    "adam_steps(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+    "Tensor(d!)[] max_exp_avg_sqs, Scalar step, Scalar lr, Scalar beta1, Scalar beta2, Scalar weight_decay, "
+    "Scalar eps, bool amsgrad, bool maximize, bool decoupled) -> ()"
+)
+_LIBRARY.define(
+    "sgd_steps(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] buffers, Scalar weight_decay, Scalar momentum, Scalar lr, "
+    "Scalar dampening, bool nesterov, bool maximize, bool is_first_step) -> ()"
+)
+
+
+@kernel("torch_fl_impl::adam_steps", infer=False)
+def adam(
+    b: Builder, self: list[Ref], grads: list[Ref], exp_avgs: list[Ref], exp_avg_sqs: list[Ref],
+    max_exp_avg_sqs: list[Ref], step: Any, lr: Any, beta1: Any, beta2: Any, weight_decay: Any, eps: Any,
+    amsgrad: bool, maximize: bool, decoupled: bool,
+) -> None:  # fmt: skip
+    """Adam or (`decoupled`) AdamW with one `step` for all tensors."""
+    run = _ADAMS["_fused_adamw_" if decoupled else "_fused_adam_"]
+    lists = (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, [step] * len(self))
+    run(b, *lists, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize, None, None)
+
+
+@kernel("torch_fl_impl::sgd_steps", infer=False)
+def sgd(
+    b: Builder, self: list[Ref], grads: list[Ref], buffers: list[Ref], weight_decay: Any, momentum: Any, lr: Any,
+    dampening: Any, nesterov: bool, maximize: bool, is_first_step: bool,
+) -> None:  # fmt: skip
+    """Gradient descent, with momentum where there are buffers."""
+    rest = (weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, None, None)
+    fused_sgd(b, self, grads, buffers, *rest)
 
 
 @kernel("aten::_fused_adagrad_", "aten::_fused_adagrad_.tensor_lr", infer=False)
@@ -163,9 +210,12 @@ def fused_adagrad(
     setup = "const ACC rate_ = lr / (1 + (state_step - 1) * lr_decay);"
     code = "grad += weight_decay * self; state_sum += grad * grad; self -= rate_ * grad / (sqrt(state_sum) + eps);"
     scalars = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
-    for param, grad, total, step in zip(self, grads, state_sums, state_steps):
-        written = {"self": param, "state_sum": total}
-        _update(b, written, grad, scalars | {"state_step": step}, setup, code, grad_scale, found_inf, maximize)
+    rule = _Rule(setup, code, grad_scale, found_inf, maximize)
+    each = [
+        rule.step({"self": param, "state_sum": total}, grad, scalars | {"state_step": step})
+        for param, grad, total, step in zip(self, grads, state_sums, state_steps)
+    ]
+    emit_each(b, each, rule.texts)
 
 
 @kernel("aten::_amp_foreach_non_finite_check_and_unscale_", infer=False)

@@ -15,6 +15,7 @@ from torch._prims_common import elementwise_dtypes
 
 from ..builder import Builder
 from ..errors import RegistryError, Unsupported, unsupported_dtype
+from ..kernels.lists import Step
 from ..kernels.pointwise import emit
 from ..kernels.types import widened
 from ..refs import Ref, Value
@@ -70,6 +71,10 @@ class Row:
     def __call__(self, b: Builder, /, out: Ref | None = None, **operands: Any) -> None:
         run_row(b, self.expression, operands, self.promotion, self.promote, self.helpers, out)
 
+    def step(self, out: Ref, operands: Mapping[str, Any]) -> Step:
+        """The same as one step of a list."""
+        return _step(self.expression, operands, self.promotion, self.promote, out)
+
 
 def run_row(
     b: Builder,
@@ -85,6 +90,13 @@ def run_row(
     `operands`: Refs, Values and numbers by the name they have in the expression; None is left out. The result goes to
     `out` or to the op's first result. The other arguments are those of `pointwise`.
     """
+    step = _step(expression, operands, promotion, promote, b.out() if out is None else out)
+    emit(b, step.outs, step.tensors, step.scalars, step.compute, helpers)
+
+
+def _step(
+    expression: Expression, operands: Mapping[str, Any], promotion: str, promote: Sequence[str] | None, out: Ref
+) -> Step:
     present = {n: o for n, o in operands.items() if o is not None}
     compute = compute_dtype([o for n, o in present.items() if promote is None or n in promote], PROMOTION[promotion])
     text = expression if isinstance(expression, str) else expression.get(_kind_of(compute))
@@ -92,7 +104,7 @@ def run_row(
         raise unsupported_dtype(compute)
     tensors = {n: o for n, o in present.items() if isinstance(o, Ref)}
     scalars = {n: o for n, o in present.items() if not isinstance(o, Ref)}
-    emit(b, {"out_": (b.out() if out is None else out, text)}, tensors, scalars, compute, helpers)
+    return Step({"out_": (out, text)}, tensors, scalars, compute)
 
 
 def _kind_of(dtype: torch.dtype) -> str:
