@@ -16,6 +16,8 @@ FUNC V madd_each(const V a, const V x, const V s) { return a * x + s; }
 
 #if MR == 8
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#elif MR == 6
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #elif MR == 4
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
 #else
@@ -70,47 +72,60 @@ kernel conv_frame(in T x, out ACC frame, Layout1 q, Layout2 e, long segment, lon
   }
 }
 
-// Offset in the frame of tap (w, h, d, channel) at q and e: see conv_pack.
-FUNC long tap_offset(const IDX w, const IDX h, const IDX d, const IDX channel, const Layout2 q, const Layout3 e) {
-  const IDX reach[3] = {w * e.stride[1][0], h * e.stride[1][1], d * e.stride[1][2]};
-  long total = (long)channel * q.stride[1][3], phase = 0;
+// Where tap k, counted over (w, h, d, channel), lies in the input: see conv_pack.
+FUNC long tap_of(const IDX k, const Layout1 q, const Layout3 e) {
+  const IDX h = k / q.size[0], d = h / q.size[1], c = d / q.size[2];
+  const IDX reach[3] = {k % q.size[0] * e.stride[1][0], h % q.size[1] * e.stride[1][1], d % q.size[2] * e.stride[1][2]};
+  long total = (long)c * q.stride[0][3], phase = 0;
   for (int i = 2; i >= 0; --i) {
     phase = phase * e.stride[2][i] + reach[i] % e.stride[0][i];
-    total += reach[i] / e.stride[0][i] * (long)q.stride[1][i];
+    total += reach[i] / e.stride[0][i] * (long)q.stride[0][i];
   }
-  return total + phase * q.stride[1][4];
+  return total + phase * q.stride[0][4];
 }
 
-// q: sizes (kw, kh, kd, in, out, groups) of the weight with its strides, and shifts per tap in the frame; e: stride,
-// dilation and phase sizes. packed[group][block][k][MR], then the bias as one more row; offset[k].
-kernel conv_pack(in T w, in T bias, out ACC packed, out long offset, Layout2 q, Layout3 e, int has_bias, long chunk) {
-  const IDX depth = q.size[0] * q.size[1] * q.size[2] * q.size[3], blocks = (q.size[4] + MR - 1) / MR;
+// m: sizes of the weight, four of its taps and channels joined where they follow each other, then out and groups.
+// q: sizes (kw, kh, kd, in) with shifts per tap in the input; e: stride, dilation and phase sizes.
+// packed[group][pass][block][k][MR] with `deep` taps in a pass, then bias[group][block][MR]; offset[k].
+kernel conv_pack(in T w, in T bias, out ACC packed, out long offset, Layout1 m, Layout1 q, Layout3 e, int has_bias,
+                 long deep, long chunk) {
+  const IDX depth = m.size[0] * m.size[1] * m.size[2] * m.size[3], blocks = (m.size[4] + MR - 1) / MR;
   const IDX begin = (IDX)(GID0 * chunk), end = begin + (IDX)chunk < depth ? begin + (IDX)chunk : depth;
-  const IDX group = (IDX)GID1 / blocks, o0 = (IDX)GID1 % blocks * MR;
-  GLOBAL ACC* restrict to = packed + (long)GID1 * (depth + 1) * MR;
-  const GLOBAL T* restrict from = w + group * q.stride[0][5] + o0 * q.stride[0][4];
-  const IDX rows = q.size[4] - o0 < MR ? q.size[4] - o0 : MR;
+  const IDX group = (IDX)GID1 / blocks, o0 = (IDX)GID1 % blocks * MR, step = m.stride[0][0], row = m.stride[0][4];
+  const long pass = begin / deep * deep, taps = depth - pass < deep ? depth - pass : deep;
+  GLOBAL ACC* restrict to = packed + ((group * depth + pass) * blocks + (GID1 % blocks) * taps - pass) * MR;
+  const GLOBAL T* restrict from = w + group * m.stride[0][5] + o0 * row;
+  const IDX rows = m.size[4] - o0 < MR ? m.size[4] - o0 : MR;
   IDX at[4], rest = begin;
   for (int d = 0; d < 4; ++d) {
-    at[d] = rest % q.size[d];
-    rest /= q.size[d];
+    at[d] = rest % m.size[d];
+    rest /= m.size[d];
   }
-  for (IDX k = begin; k < end; ++k) {
-    const IDX tap = at[0] * q.stride[0][0] + at[1] * q.stride[0][1] + at[2] * q.stride[0][2] + at[3] * q.stride[0][3];
-    for (IDX r = 0; r < rows; ++r) to[k * MR + r] = T_load(from[tap + r * q.stride[0][4]]);
-    for (IDX r = rows; r < MR; ++r) to[k * MR + r] = 0;
-    if (GID1 == 0) offset[k] = tap_offset(at[0], at[1], at[2], at[3], q, e);
-    for (int a = 0; a < 4 && ++at[a] == q.size[a]; ++a) at[a] = 0;
+  for (IDX k = begin; k < end;) {
+    const IDX run = m.size[0] - at[0] < end - k ? m.size[0] - at[0] : end - k;
+    const GLOBAL T* restrict tap = from + at[0] * step + at[1] * m.stride[0][1] + at[2] * m.stride[0][2] + at[3] * m.stride[0][3];
+    GLOBAL ACC* restrict put = to + k * MR;
+    if (rows == MR)
+      for (IDX j = 0; j < run; ++j) {
+#define ROW(R) put[j * MR + R] = T_load(tap[j * step + R * row]);
+        EACH_ROW(ROW)
+#undef ROW
+      }
+    else
+      for (IDX j = 0; j < run; ++j)
+        for (IDX r = 0; r < MR; ++r) put[j * MR + r] = r < rows ? T_load(tap[j * step + r * row]) : 0;
+    k += run;
+    at[0] = 0;
+    for (int a = 1; a < 4 && ++at[a] == m.size[a]; ++a) at[a] = 0;
   }
+  if (GID1 == 0)
+    for (IDX k = begin; k < end; ++k) offset[k] = tap_of(k, q, e);
   if (end == depth)
     for (IDX r = 0; r < MR; ++r)
-      to[depth * MR + r] = has_bias && r < rows ? T_load(bias[group * q.size[4] + o0 + r]) : 0;
+      packed[((long)m.size[5] * blocks * depth + GID1) * MR + r] = has_bias && r < rows ? T_load(bias[group * m.size[4] + o0 + r]) : 0;
 }
 
-kernel conv_offset(out long offset, Layout2 q, Layout3 e) {
-  const IDX k = (IDX)GID0, h = k / q.size[0], d = h / q.size[1], c = d / q.size[2];
-  offset[k] = tap_offset(k % q.size[0], h % q.size[1], d % q.size[2], c, q, e);
-}
+kernel conv_offset(out long offset, Layout1 q, Layout3 e) { offset[GID0] = tap_of((IDX)GID0, q, e); }
 
 // Writes a tile of sums at position p: only positions that are outputs. g as in conv_tile.
 FUNC void scatter(const ACC* restrict sum, const int rows, GLOBAL T* restrict y, const IDX p, const IDX* line,
@@ -153,8 +168,8 @@ kernel conv_tile(in ACC frame, in ACC packed, in long offset, out T y, Layout2 g
   const IDX block_end = (IDX)((GID1 + 1) * some < blocks ? (GID1 + 1) * some : blocks);
   const IDX begin = (IDX)(GID0 * tiles * NR), end = (IDX)(begin + tiles * NR < positions ? begin + tiles * NR : positions);
   for (IDX block = (IDX)(GID1 * some); block < block_end; ++block) {
-    const GLOBAL ACC* restrict panel = packed + (long)(group * blocks + block) * (depth + 1) * MR;
-    const GLOBAL ACC* restrict bias = panel + depth * MR;
+    const GLOBAL ACC* restrict panel = packed + (long)(group * blocks + block) * depth * MR;
+    const GLOBAL ACC* restrict bias = packed + (g.size[5] * depth * blocks + group * blocks + block) * MR;
     const int rows = g.size[4] - block * MR < MR ? g.size[4] - block * MR : MR;
     for (IDX p = begin; p < end; p += NR) {
       // the last tile moves back instead of reading past the end; what it repeats is the same

@@ -1,17 +1,17 @@
 // Convolution on CPU-type devices: a matrix product whose right side is gathered from the input while it is multiplied.
 //
 // Output positions are counted without gaps, over every line, plane and sample; Runs says where they lie in a tensor.
-// conv_block copies the taps of a tile of positions into a private panel (KC taps deep, so that it stays in the first
-// cache) and multiplies all its output channels by it. conv_taps, for the gradient of the weight, turns the gradient
+// conv_block copies the taps of a tile of positions into a private panel (so many at once that it stays in the first
+// cache) and multiplies many output channels by it. conv_taps, for the gradient of the weight, turns the gradient
 // so that lanes are output channels, and takes the input one number at a time from where it lies.
 //
 // T: element type of output or gradient, ACC: type of sums and of the input (as it is or framed, native/conv.c),
 // VL: lanes of a vector, MR: output channels of a tile of conv_block, PLAIN: T is ACC, NV: vectors of conv_taps.
 VECTOR(V, ACC, VL)
 #define NR (2 * VL)
-#define KC 128
-#define TILES 2    // most tiles of positions per work-item
-#define BLOCKS 16  // most blocks of output channels per work-item
+#define TILES 8           // most tiles of positions per work-item
+#define PANEL (512 * NR)  // taps of all of them
+#define SUMS 32           // most tiles of sums per work-item
 #define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
 #define HERE(p, i) (*(V*)((p) + (i)))
 #define ON_LINE __attribute__((aligned(64)))
@@ -28,7 +28,7 @@ FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
 #define EACH_ROW(DO) DO(0)
 #endif
 
-// Lanes lane[r] up to lane[r + 1] of a tile are the positions at[r], at[r] + step, ... of a tensor.
+// Lanes lane[r] up to lane[r + 1] of a tile, VL at most, are the positions at[r], at[r] + step, ... of a tensor.
 typedef struct { int count; int lane[NR + 1]; IDX at[NR]; } Runs;
 
 // The runs of positions p up to p + lanes. size: w, h, d, n; step: elements from one position to the next in each.
@@ -36,15 +36,19 @@ FUNC void find_runs(Runs* runs, const IDX p, const int lanes, const IDX* size, c
   IDX w = p % size[0], h = p / size[0] % size[1], d = p / size[0] / size[1] % size[2], n = p / size[0] / size[1] / size[2];
   int done = 0, r = 0;
   for (; done < lanes; ++r) {
+    const int most = lanes - done < VL ? lanes - done : VL, run = size[0] - w < most ? (int)(size[0] - w) : most;
     runs->lane[r] = done;
     runs->at[r] = w * step[0] + h * step[1] + d * step[2] + n * step[3];
-    done += size[0] - w < lanes - done ? (int)(size[0] - w) : lanes - done;
-    w = 0;
-    if (++h == size[1]) {
-      h = 0;
-      if (++d == size[2]) {
-        d = 0;
-        ++n;
+    done += run;
+    w += run;
+    if (w == size[0]) {
+      w = 0;
+      if (++h == size[1]) {
+        h = 0;
+        if (++d == size[2]) {
+          d = 0;
+          ++n;
+        }
       }
     }
   }
@@ -55,32 +59,33 @@ FUNC void find_runs(Runs* runs, const IDX p, const int lanes, const IDX* size, c
 // Whether whole vectors may be read at every run: none reaches past `limit`.
 FUNC int readable(const Runs* runs, const long limit) {
   int fits = 1;
-  for (int r = 0; r < runs->count; ++r) fits &= runs->at[r] + runs->lane[r + 1] - runs->lane[r] + VL <= limit;
+  for (int r = 0; r < runs->count; ++r) fits &= runs->at[r] + VL <= limit;
   return fits;
 }
 
 // panel[k][NR] = taps offset[k] at the positions of a tile. `wide`: by vectors, which may write VL lanes too many.
+#define KEEP(R) const int lane##R = runs->lane[R]; const IDX at##R = runs->at[R];
+#define MOVE(R) HERE(to, lane##R) = AT(from, at##R);
+#define MOVES(KEEPS, EACH)                         \
+  KEEPS                                            \
+  for (int k = 0; k < depth; ++k) {                \
+    const GLOBAL ACC* restrict from = x + offset[k]; \
+    ACC* to = panel + k * NR;                      \
+    EACH                                           \
+  }
 FUNC void gather(ACC* restrict panel, const GLOBAL ACC* restrict x, const GLOBAL long* restrict offset, const int depth,
                  const Runs* runs, const IDX step, const int wide) {
-  if (wide && runs->count == 1 && runs->lane[1] == NR) {
-    for (int k = 0; k < depth; ++k) {
-      const GLOBAL ACC* from = x + offset[k] + runs->at[0];
-      HERE(panel, k * NR) = AT(from, 0);
-      HERE(panel, k * NR + VL) = AT(from, VL);
-    }
-    return;
-  }
-  for (int k = 0; k < depth; ++k) {
-    const GLOBAL ACC* restrict from = x + offset[k];
-    ACC* restrict to = panel + k * NR;
-    for (int r = 0; r < runs->count; ++r) {
-      const GLOBAL ACC* restrict run = from + runs->at[r];
-      const int first = runs->lane[r], size = runs->lane[r + 1] - first;
-      if (wide)
-        for (int j = 0; j < size; j += VL) HERE(to, first + j) = AT(run, j);
-      else
-        for (int j = 0; j < size; ++j) to[first + j] = run[j * step];
-    }
+  if (wide && runs->count == 2) {
+    MOVES(KEEP(0) KEEP(1), MOVE(0) MOVE(1))
+  } else if (wide && runs->count == 3) {
+    MOVES(KEEP(0) KEEP(1) KEEP(2), MOVE(0) MOVE(1) MOVE(2))
+  } else if (wide && runs->count == 4) {
+    MOVES(KEEP(0) KEEP(1) KEEP(2) KEEP(3), MOVE(0) MOVE(1) MOVE(2) MOVE(3))
+  } else if (wide) {
+    MOVES(, for (int r = 0; r < runs->count; ++r) HERE(to, runs->lane[r]) = AT(from, runs->at[r]);)
+  } else {
+    MOVES(, for (int r = 0; r < runs->count; ++r)
+      for (int j = runs->lane[r]; j < runs->lane[r + 1]; ++j) to[j] = from[runs->at[r] + (j - runs->lane[r]) * step];)
   }
 }
 
@@ -117,54 +122,57 @@ FUNC void put(const ACC* restrict sum, GLOBAL T* restrict y, const Runs* runs, c
     const int size = runs->lane[r + 1] - runs->lane[r];
     const ACC* restrict from = sum + runs->lane[r];
     GLOBAL T* restrict to = y + runs->at[r];
-    int j = 0;
 #if PLAIN
-    if (step == 1)
-      for (; j + VL <= size; j += VL) *(GLOBAL V*)(to + j) = HERE(from, j);
+    if (step == 1 && size == VL)
+      *(GLOBAL V*)to = HERE(from, 0);
+    else
 #endif
-    for (; j < size; ++j) to[j * step] = T_save(from[j]);
+      for (int j = 0; j < size; ++j) to[j * step] = T_save(from[j]);
   }
 }
 
 // q: output sizes (w, h, d, n, groups) with strides in x; g: the same (w, h, d, n, groups, channels) with strides in y.
-// `packed` and `offset` as made by conv_pack. Work-item: `tiles` tiles of NR positions by `some` blocks of MR channels.
-kernel conv_block(in ACC x, in ACC packed, in long offset, out T y, Layout1 q, Layout1 g, long depth, long positions,
-                  long limit, int tiles, int some) {
-  const IDX channels = g.size[5], blocks = (channels + MR - 1) / MR, group = (IDX)GID2;
-  const IDX b0 = (IDX)GID1 * some, b1 = b0 + some < blocks ? b0 + some : blocks;
+// `packed` and `offset` as made by conv_pack, `deep` taps at once. Work-item: `tiles` tiles of NR positions by `some`
+// blocks of MR channels; all its sums are kept if there is more than one pass over the taps.
+kernel conv_block(in ACC x, in ACC packed, in long offset, out T y, Layout1 q, Layout1 g, long depth, long deep,
+                  long positions, long limit, int tiles, int some) {
+  const IDX channels = g.size[5], blocks = (channels + MR - 1) / MR, group = (IDX)GID2, b0 = (IDX)GID1 * some;
+  const int here = b0 + some < blocks ? some : (int)(blocks - b0), kept = depth > deep;
   const GLOBAL ACC* restrict from = x + group * q.stride[0][4];
+  const GLOBAL ACC* restrict a = packed + group * blocks * depth * MR;
+  const GLOBAL ACC* restrict bias = packed + (g.size[4] * depth + group) * blocks * MR;
   GLOBAL T* restrict to = y + group * g.stride[0][4];
   const long first = GID0 * tiles * NR;
-  ACC panel[TILES * KC * NR + VL] ON_LINE, sum[TILES * BLOCKS * MR * NR] ON_LINE;
-  Runs runs[TILES];
+  ACC panel[PANEL + VL] ON_LINE, sum[SUMS * MR * NR] ON_LINE;
+  Runs source[TILES], target[TILES];
   int used = 0;
   for (; used < tiles && first + used * NR < positions; ++used) {
-    const long left = positions - first - used * NR;
-    find_runs(runs + used, (IDX)(first + used * NR), left < NR ? (int)left : NR, q.size, q.stride[0]);
+    const long p = first + used * NR;
+    const int lanes = positions - p < NR ? (int)(positions - p) : NR;
+    find_runs(source + used, (IDX)p, lanes, q.size, q.stride[0]);
+    find_runs(target + used, (IDX)p, lanes, g.size, g.stride[0]);
   }
-  for (long k = 0; k < depth; k += KC) {
-    const int run = depth - k < KC ? (int)(depth - k) : KC;
+  for (long k = 0; k < depth; k += deep) {
+    const int run = depth - k < deep ? (int)(depth - k) : (int)deep;
     for (int t = 0; t < used; ++t)
-      gather(panel + t * KC * NR, from, offset + k, run, runs + t, q.stride[0][0],
-             q.stride[0][0] == 1 && readable(runs + t, limit));
-    for (int t = 0; t < used; ++t)
-      for (IDX b = b0; b < b1; ++b) {
-        const GLOBAL ACC* restrict a = packed + (group * blocks + b) * (depth + 1) * MR;
-        multiply(sum + ((b - b0) * TILES + t) * MR * NR, a + k * MR, panel + t * KC * NR, run, a + depth * MR, k == 0);
-      }
-  }
-  for (int t = 0; t < used; ++t) {
-    const long left = positions - first - t * NR;
-    find_runs(runs, (IDX)(first + t * NR), left < NR ? (int)left : NR, g.size, g.stride[0]);
-    for (IDX o = b0 * MR; o < b1 * MR && o < channels; ++o)
-      put(sum + (((o / MR - b0) * TILES + t) * MR + o % MR) * NR, to + o * g.stride[0][5], runs, g.stride[0][0]);
+      gather(panel + t * run * NR, from, offset + k, run, source + t, q.stride[0][0],
+             q.stride[0][0] == 1 && readable(source + t, limit));
+    for (int i = 0; i < used * here; ++i) {
+      const int t = kept ? i / here : i % used, b = kept ? i % here : i / used;
+      const IDX o = (b0 + b) * MR;
+      ACC* s = sum + (kept ? i : 0) * MR * NR;
+      multiply(s, a + k * blocks * MR + o * run, panel + t * run * NR, run, bias + o, k == 0);
+      if (k + run == depth)
+        for (int r = 0; r < MR && o + r < channels; ++r)
+          put(s + r * NR, to + (o + r) * g.stride[0][5], target + t, g.stride[0][0]);
+    }
   }
 }
 
 #define PB 128     // positions that a panel of the turned gradient holds
 #define NW (NV * VL)
 #define WR MR      // taps of a tile
-#define MOST 512   // most taps per work-item
+#define MOST 512   // most taps per work-item, and WR more
 #define EACH_TAP(DO) EACH_ROW(DO)
 
 // sum[WR][NW] += x[offset[r] + at[p]] * turned[p][NW]

@@ -40,7 +40,7 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
         _constant(b, y, bias)
         return
     groups, channels, inner = w.shape[:3]
-    if b.is_cpu and channels > 1:
+    if b.is_cpu and channels > FEW_CHANNELS:
         emit_blocks(b, y, x, w, bias, window)
         return
     defines = defines_for(b, y.dtype, channels)
@@ -53,7 +53,8 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
         source, strides = framed_input(b, x, frame, defines), (frame.n_phases * frame.segment, 0)
     rows = defines["MR"]
     blocks = -(-channels // rows)
-    packed, offset = packed_weight(b, w, bias, framed_taps(frame, strides[0]), defines)
+    taps = framed_taps(frame, strides[0])
+    packed, offset = packed_weight(b, w, bias, taps, window.size * inner, defines)
     outer = x.shape[0] if in_place else 1
     grid, tiles, some = _split_tiles(b, frame.positions, blocks, groups * outer, 2 * defines["VL"])
     g = _tile_layout(y, frame, groups, channels, outer, (inner * strides[0], strides[1]))
@@ -125,7 +126,7 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
     if gy.numel == 0 or x.numel == 0:
         b.fill(gw, 0)
         return
-    channels, inner = gw.shape[1:3]
+    channels = gw.shape[1]
     if b.is_cpu and channels > FEW_CHANNELS:
         emit_correlation(b, gw, gy, x, window)
         return

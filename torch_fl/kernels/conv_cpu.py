@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..refs import Layout, Ref
-from .conv_parts import Taps, acc_dtype, defines_for, framed_input, framed_taps, packed_weight, tap_offsets
+from .conv_parts import Taps, acc_dtype, defines_for, framed_input, framed_taps, joined, packed_weight, tap_offsets
 from .frame import Frame
 from .reduce import SUM, emit_reduce
-from .source import read_native
 from .window import Window
 
 if TYPE_CHECKING:
     from ..builder import Builder
 
 _SOURCE = "conv_cpu.c"
-_TILES, _BLOCKS, _MOST_TAPS = 2, 16, 512
-"""TILES, BLOCKS and MOST of native/conv_cpu.c."""
-_LEAST_TAPS = 32
+_TILES, _PANEL, _SUMS, _MOST_TAPS = 8, 512, 32, 512
+"""TILES, PANEL (in rows), SUMS and MOST of native/conv_cpu.c."""
+_DEEP, _ONCE = 192, 256
+"""Taps of a panel that stays in the first cache, and the most that are taken in one pass."""
+_LEAST_TAPS = 128
 """Taps for which turning the gradient once more is worth a work-item."""
 _LEAST_SPAN = 1024
 """Positions that are worth a work-item."""
@@ -61,42 +62,28 @@ def _fits(window: Window, size: Sequence[int], out: Sequence[int]) -> bool:
 def _in_place(x: Ref, window: Window, lanes: int) -> _Source:
     n, c, d, h, w = x.strides
     kernel, stride, dilation = window.kernel, window.stride, window.dilation
-    shifts = (w, h, d, c, 0, 0)
+    shifts = (w, h, d, c, 0)
     counted = Layout((1, 1, 1), ((1, 1, 1), dilation[::-1], (1, 1, 1)))
     reach = sum((k - 1) * dil * s for k, dil, s in zip(kernel, dilation, (d, h, w))) + (x.shape[1] - 1) * c
     steps = (w * stride[2], h * stride[1], d * stride[0], n)
     return _Source(x, steps, c, (shifts, counted), x.extent - reach)
 
 
-def _walk(sizes: Sequence[int], steps: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Sizes and steps (w, h, d, n) with lines, planes and samples joined where no gap is between them."""
-    joined, moves = [sizes[0]], [steps[0]]
-    for size, step in zip(sizes[1:], steps[1:]):
-        if size == 1:
-            continue
-        if step == joined[-1] * moves[-1]:
-            joined[-1] *= size
-        else:
-            joined.append(size)
-            moves.append(step)
-    pad = 4 - len(joined)
-    return joined + [1] * pad, moves + [0] * pad
-
-
 def _layout(ref: Ref, groups: int, channels: int) -> Layout:
     """Layout (w, h, d, n, groups, channels) of an output or its gradient."""
     n, c, d, h, w = ref.strides
-    sizes, steps = _walk((*ref.shape[:1:-1], ref.shape[0]), (w, h, d, n))
+    sizes, steps = joined((*ref.shape[:1:-1], ref.shape[0]), (w, h, d, n))
     return Layout((*sizes, groups, channels), ((*steps, channels * c, c),))
 
 
 def _source_layout(source: _Source, like: Ref, groups: int, inner: int) -> Layout:
-    sizes, steps = _walk((*like.shape[:1:-1], like.shape[0]), source.steps)
+    sizes, steps = joined((*like.shape[:1:-1], like.shape[0]), source.steps)
     return Layout((*sizes, groups), ((*steps, inner * source.channel),))
 
 
-def _launch(b: Builder, name: str, grid: tuple[int, ...], args: list[Any], defines: dict[str, Any], plain: bool) -> None:
-    b.launch(read_native(_SOURCE), name, grid, args, {"NV": 2} | defines | {"PLAIN": int(plain)})
+def _launch(b: Builder, name: str, grid: tuple[int, ...], args: list[Any], defines: dict[str, Any]) -> None:
+    plain = defines["T"] == defines["ACC"]
+    b.launch(_SOURCE, name, grid, args, {"NV": 2} | defines | {"PLAIN": int(plain)})
 
 
 def emit_blocks(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
@@ -104,20 +91,20 @@ def emit_blocks(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Wi
     groups, channels, inner = w.shape[:3]
     defines = defines_for(b, y.dtype, channels)
     source = _source(b, x, window, y.shape[2:], defines)
-    packed, offset = packed_weight(b, w, bias, source.taps, defines)
-    positions = y.numel // (groups * channels)
-    rows, width = defines["MR"], 2 * defines["VL"]
-    grid, tiles, some = _split(b, -(-positions // width), -(-channels // rows), groups)
+    depth, positions = window.size * inner, y.numel // (groups * channels)
+    deep = depth if depth <= _ONCE else -(-depth // -(-depth // _DEEP))
+    packed, offset = packed_weight(b, w, bias, source.taps, deep, defines)
+    tiles, blocks = -(-positions // (2 * defines["VL"])), -(-channels // defines["MR"])
+    grid, per, some = _split(b, tiles, blocks, groups, min(_TILES, _PANEL // deep) if depth == deep else 2)
     q, g = _source_layout(source, y, groups, inner), _layout(y, groups, channels)
-    args: list[Any] = [source.ref, packed, offset, y, q, g, window.size * inner, positions, source.limit, tiles, some]
-    _launch(b, "conv_block", grid, args, defines, y.dtype == source.ref.dtype)
+    args: list[Any] = [source.ref, packed, offset, y, q, g, depth, deep, positions, source.limit, per, some]
+    _launch(b, "conv_block", grid, args, defines)
 
 
-def _split(b: Builder, tiles: int, blocks: int, groups: int) -> tuple[tuple[int, int, int], int, int]:
-    """The grid of conv_block, and tiles and blocks per work-item."""
+def _split(b: Builder, tiles: int, blocks: int, groups: int, most: int) -> tuple[tuple[int, int, int], int, int]:
+    """The grid of conv_block, and tiles (up to `most`) and blocks per work-item."""
     wanted = 4 * b.device.properties.compute_units
-    some = min(_BLOCKS, blocks)
-    per = _TILES
+    some, per = min(_SUMS // 2, blocks), most
     while per > 1 and -(-tiles // per) * -(-blocks // some) * groups < wanted:
         per -= 1
     while some > 2 and -(-tiles // per) * -(-blocks // some) * groups < wanted:
@@ -127,6 +114,9 @@ def _split(b: Builder, tiles: int, blocks: int, groups: int) -> tuple[tuple[int,
 
 def emit_correlation(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
     """gw = gradient of the weight; shapes as `conv.emit_weight_grad`, nothing empty."""
+    if window == Window((1, 1, 1)) and gw.shape[1] > gw.shape[2] > FEW_CHANNELS:
+        # A product of two matrices: the smaller one is turned.
+        gw, gy, x = gw.permute(0, 2, 1, 3, 4, 5), x, gy
     groups, channels, inner = gw.shape[:3]
     defines = defines_for(b, x.dtype, max(channels, FEW_CHANNELS + 1))
     defines["NV"] = 1 if channels <= defines["VL"] else 2
@@ -140,7 +130,7 @@ def emit_correlation(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
     made = result or b.temp((parts, *gw.shape), source.ref.dtype)
     q, g = _source_layout(source, gy, groups, inner), _layout(gy, groups, channels)
     args: list[Any] = [gy, source.ref, offset, made, q, g, depth, positions, span, some]
-    _launch(b, "conv_taps", (panels, -(-depth // some), groups * parts), args, defines, gy.dtype == source.ref.dtype)
+    _launch(b, "conv_taps", (panels, -(-depth // some), groups * parts), args, defines)
     if result is None:
         emit_reduce(b, gw, made, [0], SUM, made.dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,30 +54,51 @@ def framed_input(b: Builder, x: Ref, frame: Frame, defines: dict[str, Any]) -> R
 
 
 Taps = tuple[tuple[int, ...], Layout]
-"""Elements from one tap, channel and phase to the next, and the stride, dilation and phases that they are counted by."""
+"""Elements from one tap, channel and phase to the next; the stride, dilation and phases that they are counted by."""
 
 
 def framed_taps(frame: Frame, channel: int) -> Taps:
     """Where taps lie in a frame; `channel`: elements from one channel to the next."""
     window = frame.window
-    shifts = (*frame.steps[:3], channel, frame.segment, 0)
+    shifts = (*frame.steps[:3], channel, frame.segment)
     return shifts, Layout((1, 1, 1), (window.stride[::-1], window.dilation[::-1], frame.phases[::-1]))
 
 
-def _weight_layout(w: Ref, shifts: tuple[int, ...]) -> Layout:
-    order = (5, 4, 3, 2, 1, 0)
-    return Layout(tuple(w.shape[d] for d in order), (tuple(w.strides[d] for d in order), shifts))
+def _tap_layout(w: Ref, taps: Taps) -> Layout:
+    return Layout((*w.shape[:2:-1], w.shape[2], 1), (taps[0],))
 
 
-def packed_weight(b: Builder, w: Ref, bias: Ref | None, taps: Taps, defines: dict[str, Any]) -> tuple[Ref, Ref]:
-    """Weights in blocks of MR output channels with the bias as last row, and each tap's offset in the input."""
+def joined(sizes: Sequence[int], steps: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Four sizes and steps, innermost first, with neighbours joined where there is no gap between them."""
+    found, moves = [sizes[0]], [steps[0]]
+    for size, step in zip(sizes[1:], steps[1:]):
+        if size == 1:
+            continue
+        if step == found[-1] * moves[-1]:
+            found[-1] *= size
+        else:
+            found.append(size)
+            moves.append(step)
+    pad = 4 - len(found)
+    return found + [1] * pad, moves + [0] * pad
+
+
+def packed_weight(
+    b: Builder, w: Ref, bias: Ref | None, taps: Taps, deep: int, defines: dict[str, Any]
+) -> tuple[Ref, Ref]:
+    """Weights in blocks of MR output channels, `deep` taps at a time, then the bias; and each tap's place in the input.
+
+    Work-items take all taps of a pass on a CPU, fewer elsewhere.
+    """
     groups, channels, inner = w.shape[:3]
     depth, blocks = inner * w.shape[3] * w.shape[4] * w.shape[5], -(-channels // defines["MR"])
     packed = b.temp((groups * blocks * (depth + 1) * defines["MR"],), acc_dtype(w.dtype))
     offset = b.temp((depth,), torch.int64)
-    chunk = depth if b.is_cpu else 64
+    chunk = deep if b.is_cpu else 64
     given = w if bias is None else b.contiguous(bias)
-    args: list[Any] = [w, given, packed, offset, _weight_layout(w, taps[0]), taps[1], int(bias is not None), chunk]
+    sizes, steps = joined(w.shape[:1:-1], w.strides[:1:-1])
+    m = Layout((*sizes, channels, groups), ((*steps, w.strides[1], w.strides[0]),))
+    args: list[Any] = [w, given, packed, offset, m, _tap_layout(w, taps), taps[1], int(bias is not None), deep, chunk]
     b.launch(SOURCE, "conv_pack", (-(-depth // chunk), groups * blocks), args, defines)
     return packed, offset
 
@@ -84,5 +106,5 @@ def packed_weight(b: Builder, w: Ref, bias: Ref | None, taps: Taps, defines: dic
 def tap_offsets(b: Builder, gw: Ref, taps: Taps, defines: dict[str, Any]) -> Ref:
     """Each tap's offset in the input, in the order of the weight's elements."""
     offset = b.temp((gw.numel // (gw.shape[0] * gw.shape[1]),), torch.int64)
-    b.launch(SOURCE, "conv_offset", offset.numel, [offset, _weight_layout(gw, taps[0]), taps[1]], defines)
+    b.launch(SOURCE, "conv_offset", offset.numel, [offset, _tap_layout(gw, taps), taps[1]], defines)
     return offset
