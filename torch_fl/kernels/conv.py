@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..refs import Layout, Ref
+from . import conv_tiles
 from .conv_cpu import FEW_CHANNELS, emit_blocks, emit_correlation
 from .conv_parts import SOURCE, acc_dtype, defines_for, framed_input, framed_taps, packed_weight, tap_offsets
 from .frame import Frame, Phase
 from .gemm import emit_gemm
+from .reduce import SUM, emit_reduce
 from .window import Window, layout
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
         return
     if x.numel == 0 or w.numel == 0:
         _constant(b, y, bias)
+        return
+    if b.groups:
+        conv_tiles.emit_forward(b, y, x, w, bias, window)
         return
     groups, channels, inner = w.shape[:3]
     if b.is_cpu and channels > FEW_CHANNELS:
@@ -126,6 +131,9 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
     if gy.numel == 0 or x.numel == 0:
         b.fill(gw, 0)
         return
+    if b.groups:
+        conv_tiles.emit_weight_grad(b, gw, gy, x, window)
+        return
     channels = gw.shape[1]
     if b.is_cpu and channels > FEW_CHANNELS:
         emit_correlation(b, gw, gy, x, window)
@@ -183,6 +191,9 @@ def emit_bias_grad(b: Builder, gb: Ref, gy: Ref) -> None:
     """gb [C] = gy [N, C, D, H, W] summed over everything but the channel."""
     if gy.numel == 0:
         b.fill(gb, 0)
+        return
+    if b.groups:
+        emit_reduce(b, gb, gy, (0, 2, 3, 4), SUM, acc_dtype(gy.dtype))
         return
     shape = (gy.shape[1], gy.shape[0], *gy.shape[2:])
     m = layout(shape, gy.transpose(0, 1))

@@ -1,0 +1,114 @@
+"""Convolution on chips with local memory: products of tiles whose right side is gathered from the input.
+
+Refs are as in kernels/conv.py. Groups of few output channels (depthwise) would leave a tile empty: they go one output
+to a work-item. The depth is cut into parts like that of other products where tiles are too few for the chip.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..refs import Layout, Ref
+from .conv_parts import acc_dtype
+from .pointwise import emit
+from .reduce import SUM, emit_reduce
+from .row_groups import GROUP, row_source
+from .tiles import LARGE, SMALL, TK, parts_of
+from .types import ctype
+from .window import Window
+
+if TYPE_CHECKING:
+    from ..builder import Builder
+
+FEW = 8
+"""Output channels of a group from which tiles pay."""
+
+
+def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """y = convolution of x with w, plus bias; none is empty."""
+    groups, channels, inner = w.shape[:3]
+    tensors = [x, w, w if bias is None else b.contiguous(bias)]
+    layouts = _layouts(x, y, w, window)
+    positions = y.shape[0] * y.shape[2] * y.shape[3] * y.shape[4]
+    if channels < FEW:
+        args = [*tensors, y, int(bias is not None), *layouts]
+        b.launch(
+            _source(), "conv_few", (positions, channels * groups), args, _defines(b, x, y, w, window, SMALL, SMALL)
+        )
+        return
+    tm, tn = _tile(b, channels, positions, groups, acc_dtype(x.dtype).itemsize)
+    tiles, steps = -(-channels // tm) * -(-positions // tn), -(-inner * window.size // TK)
+    parts = parts_of(b, tiles * groups, steps)
+    part = -(-steps // parts)
+    if parts == 1:
+        args = [*tensors, y, int(bias is not None), part, 0, *layouts]
+        b.launch(_source(), "conv_forward", (tiles, 1, groups), args, _defines(b, x, y, w, window, tm, tn))
+        return
+    acc = acc_dtype(x.dtype)
+    partial = b.temp((parts, *y.shape), acc)
+    target = partial.select(0, 0)
+    args = [*tensors, target, 0, part, target.numel, *_layouts(x, target, w, window)]
+    b.launch(_source(), "conv_forward", (tiles, parts, groups), args, _defines(b, x, target, w, window, tm, tn))
+    _add_parts(b, y, partial, bias)
+
+
+def _add_parts(b: Builder, y: Ref, partial: Ref, bias: Ref | None) -> None:
+    acc = partial.dtype
+    if bias is None:
+        emit_reduce(b, y, partial, (0,), SUM, acc)
+        return
+    total = b.temp(y.shape, acc)
+    emit_reduce(b, total, partial, (0,), SUM, acc)
+    emit(b, {"o": (y, "total + bias")}, {"total": total, "bias": bias.view(1, -1, 1, 1, 1)}, {}, acc)
+
+
+def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
+    """gw = gradient of the weight; none is empty."""
+    groups, channels, inner = gw.shape[:3]
+    depth, positions = inner * window.size, gy.shape[0] * gy.shape[2] * gy.shape[3] * gy.shape[4]
+    if channels < FEW:
+        args = [x, gy, gw, *_layouts(x, gy, gw, window)]
+        defines = _defines(b, x, gw, gw, window, SMALL, SMALL)
+        b.launch(_source(), "conv_few_weight", (depth, channels * groups), args, defines)
+        return
+    tm, tn = _tile(b, channels, depth, groups, acc_dtype(x.dtype).itemsize)
+    tiles, steps = -(-channels // tm) * -(-depth // tn), -(-positions // TK)
+    parts = parts_of(b, tiles * groups, steps)
+    target = b.temp((parts, *gw.shape), acc_dtype(x.dtype)) if parts > 1 else gw.unsqueeze(0)
+    one = target.select(0, 0)
+    args = [x, gy, one, -(-steps // parts), one.numel if parts > 1 else 0, *_layouts(x, gy, one, window)]
+    b.launch(_source(), "conv_weight", (tiles, parts, groups), args, _defines(b, x, one, one, window, tm, tn))
+    if parts > 1:
+        emit_reduce(b, gw, target, (0,), SUM, target.dtype)
+
+
+def _tile(b: Builder, rows: int, cols: int, groups: int, itemsize: int) -> tuple[int, int]:
+    """Rows and columns of a tile: large ones where there are enough of them."""
+    if itemsize > 4:
+        return SMALL, SMALL
+    tm = LARGE if rows > SMALL else SMALL
+    enough = -(-rows // tm) * -(-cols // LARGE) * groups >= b.device.properties.compute_units
+    return (tm, LARGE) if enough and cols > SMALL else (SMALL, SMALL)
+
+
+def _source() -> str:
+    return row_source("tiles.h", "conv_tiles.c")
+
+
+def _layouts(x: Ref, y: Ref, w: Ref, window: Window) -> list[Any]:
+    """What the kernels take as xs, ys, ws and e."""
+    order = (4, 3, 2, 0, 1)
+    xs, ys = (Layout(tuple(r.shape[d] for d in order), (tuple(r.strides[d] for d in order),)) for r in (x, y))
+    ws = Layout((*w.shape[:2:-1], *w.shape[2::-1]), ((*w.strides[:2:-1], *w.strides[2::-1]),))
+    e = Layout((1, 1, 1), (window.stride[::-1], window.padding[::-1], window.dilation[::-1]))
+    return [xs, ys, ws, e]
+
+
+def _defines(b: Builder, x: Ref, y: Ref, w: Ref, window: Window, tm: int, tn: int) -> dict[str, Any]:
+    flat = w.as_strided(w.shape[2:], w.strides[2:]).is_contiguous
+    wide = flat and w.strides[1] % 4 == 0 and (w.shape[0] == 1 or w.strides[0] % 4 == 0)
+    kd, kh, kw = window.kernel
+    return {
+        **b.types(T=x.dtype, U=y.dtype), "ACC": ctype(acc_dtype(x.dtype)).compute, "GROUP": GROUP, "LPR": GROUP,
+        "KEEP": 0, "TM": tm, "TN": tn, "KW": kw, "KH": kh, "KD": kd, "W_FLAT": int(flat), "WIDE_W": int(wide),
+    }  # fmt: skip
