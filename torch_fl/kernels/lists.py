@@ -18,12 +18,10 @@ import torch
 from ..errors import Unsupported
 from ..refs import Addresses, Numbers, Ref, Value
 from .pointwise import _compute_defines, _helpers, _operand, changed_names, emit
+from .runs import MOST
 
 if TYPE_CHECKING:
     from ..builder import Builder
-
-MOST = 128
-"""Tensors of one launch: their addresses travel with the arguments."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from .. import fallback
 from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.indexed import raw_bits
+from ..kernels.runs import emit_join
 from ..refs import Layout, Ref
 from ..registry import handler, kernel
 from ..spec import spec_of
@@ -21,12 +22,13 @@ from ..tensor import Tensor, empty_spec
 def cat(b: Builder, tensors: Sequence[Ref], dim: int) -> None:
     """Tensors one after the other along `dim`; empty 1-D tensors are skipped, whatever the others' shape."""
     out = b.out()
-    parts = [t for t in tensors if t.shape != (0,) or out.ndim == 1]
+    parts = [t for t in tensors if t.numel]
+    if out.ndim and emit_join(b, out, parts, dim % out.ndim):
+        return
     start = 0
     for part in parts:
         length = part.shape[dim]
-        if part.numel:
-            b.copy(out.narrow(dim, start, length), part)
+        b.copy(out.narrow(dim, start, length), part)
         start += length
 
 
@@ -34,6 +36,8 @@ def cat(b: Builder, tensors: Sequence[Ref], dim: int) -> None:
 def stack(b: Builder, tensors: Sequence[Ref], dim: int) -> None:
     """Tensors of one shape along a new dimension."""
     out = b.out()
+    if emit_join(b, out, tensors, dim % out.ndim):
+        return
     for k, tensor in enumerate(tensors):
         b.copy(out.select(dim, k), tensor)
 
