@@ -186,7 +186,7 @@ def _failed(error: Exception, func: Any, args: tuple[Any, ...], kwargs: dict[str
         return NotImplemented
     if isinstance(error, Unsupported):
         return _on_cpu(func, args, kwargs, error)
-    raise _told(error, func, args, kwargs) from None
+    raise _told(error, func, args, kwargs)
 
 
 def _torch_dispatch(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
