@@ -13,6 +13,7 @@ import torch
 
 from ..errors import Unsupported
 from ..refs import Layout, Ref, Value
+from . import attention_tiles
 from .source import read_native
 from .types import ctype
 from .vectors import registers, vector_source
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..builder import Builder
+    from ..runtime.device import Device
 
 MAX_DIM = 256
 """Head dimensions above this do not fit the private panels."""
@@ -35,10 +37,18 @@ MANY_KEYS = 512
 """From so many keys on, they are split where there are fewer heads than compute units; a part has at least half."""
 
 
+def fused_on(device: Device, dtype: torch.dtype, dims: int) -> bool:
+    """Whether there are kernels for heads of so many dimensions on a chip."""
+    return attention_tiles.fits(dtype, dims) if device.groups else device.is_cpu and dims <= MAX_DIM
+
+
 def emit_forward(
     b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool, out: Ref, lse: Ref
 ) -> None:
     """out = softmax(scale * q k^T + mask) v [b, h, lq, ev]; 0 where a query sees no key, where lse is +inf."""
+    if b.groups:
+        attention_tiles.emit_forward(b, q, k, v, mask, scale, causal, out, lse)
+        return
     call = _Call(b, q, k, v, mask, scale, causal)
     layout = _layout(q, k, v, out, call.mask)
     if q.shape[2] <= FEW and all(r.strides[3] == 1 for r in (q, k, v, out)):
@@ -82,6 +92,9 @@ def emit_backward(
     A work-item has all queries of a key head and sums the gradient of q itself, so that nothing is computed twice; with
     few heads each has a part of the keys, and a second launch adds the parts.
     """
+    if b.groups:
+        attention_tiles.emit_backward(b, q, k, v, mask, scale, causal, grad, out, lse, grads)
+        return
     call = _Call(b, q, k, v, mask, scale, causal)
     (batch, heads, lq, e), (_, key_heads, lk, _), gq = q.shape, k.shape, grads[0]
     items, units = batch * key_heads, b.device.properties.compute_units

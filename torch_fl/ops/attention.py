@@ -1,6 +1,6 @@
 """scaled_dot_product_attention and the inference ops of nn.MultiheadAttention and nn.TransformerEncoderLayer.
 
-On a CPU-type device the fused kernels serve what they can, through torch's own hook for backends
+The fused kernels serve what they can, through torch's own hook for backends
 (`_scaled_dot_product_fused_attention_overrideable`, which has a derivative formula). Everything else (dropout, masks
 that need a gradient, other ranks, other chips) runs as torch's composition of matrix products and softmax.
 """
@@ -14,7 +14,7 @@ import torch
 
 from ..builder import Builder
 from ..dispatch import op_of, planned
-from ..kernels.attention import MAX_DIM, emit_backward, emit_forward
+from ..kernels.attention import emit_backward, emit_forward, fused_on
 from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..tensor import Tensor
@@ -77,13 +77,13 @@ def _fits(q: Any, k: Any, v: Any, mask: Any, dropout_p: float, causal: bool, ena
     if dropout_p or not all(type(t) is Tensor for t in (q, k, v)) or not torch._C._get_overrideable_sdp_enabled():
         return False
     qs, ks, vs = q._spec, k._spec, v._spec
-    if not (qs.device is ks.device is vs.device) or not qs.device.is_cpu or qs.dtype not in _FLOATS:
+    if not (qs.device is ks.device is vs.device) or qs.dtype not in _FLOATS:
         return False
     if not qs.dtype == ks.dtype == vs.dtype or not len(qs.shape) == len(ks.shape) == len(vs.shape) == 4:
         return False
     (b, h, lq, e), (kb, hk, lk, ke), (vb, hv, lv, ev) = qs.shape, ks.shape, vs.shape
     same = b == kb == vb and hk == hv and lk == lv and e == ke and 0 not in (b, h, hk, lq, lk, e, ev)
-    if not same or max(e, ev) > MAX_DIM or (h != hk and not (enable_gqa and h % hk == 0)):
+    if not same or not fused_on(qs.device, qs.dtype, max(e, ev)) or (h != hk and not (enable_gqa and h % hk == 0)):
         return False
     return mask is None or (not causal and _mask_fits(q, mask, (b, h, lq, lk)))
 
