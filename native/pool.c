@@ -53,6 +53,35 @@ FUNC IDX clamp_first(IDX lo, IDX dilation) { return lo < 0 ? lo + (-lo + dilatio
   IDX end##d = window_end(o, w.size[d], m.size[d], w.stride[1][d], w.stride[2][d], (w.stride[0][d] - 1) * w.stride[3][d] + 1); \
   end##d = end##d < w.size[d] ? end##d : w.size[d];
 
+// Windows of LANES neighbours that lie inside along the innermost dimension, the first of which starts at `first0`.
+#define LANES 16
+FUNC void max_of_lanes(const GLOBAL T* restrict x, GLOBAL T* restrict y, GLOBAL long* restrict index, const IDX first0,
+                       const IDX first1, const IDX end1, const IDX first2, const IDX end2, const Layout3 m, const Layout4 w) {
+  const IDX step = w.stride[1][0], move = step * m.stride[0][0];
+  A best[LANES];
+  IDX at[LANES];
+  for (int u = 0; u < LANES; ++u) {
+    at[u] = (first2 * w.size[1] + first1) * w.size[0] + first0 + u * step;
+    best[u] = T_load(x[first0 * m.stride[0][0] + first1 * m.stride[0][1] + first2 * m.stride[0][2] + u * move]);
+  }
+  for (IDX d = first2; d < end2; d += w.stride[3][2])
+    for (IDX h = first1; h < end1; h += w.stride[3][1])
+      for (IDX k = 0; k < w.stride[0][0]; ++k) {
+        const IDX i = first0 + k * w.stride[3][0], here = (d * w.size[1] + h) * w.size[0] + i;
+        const GLOBAL T* restrict from = x + i * m.stride[0][0] + h * m.stride[0][1] + d * m.stride[0][2];
+        for (int u = 0; u < LANES; ++u) {
+          const A v = T_load(from[u * move]);
+          const int taken = (v > best[u]) | (IS_NAN(v));
+          best[u] = taken ? v : best[u];
+          at[u] = taken ? here + u * step : at[u];
+        }
+      }
+  for (int u = 0; u < LANES; ++u) {
+    y[u * m.stride[1][0]] = T_save(best[u]);
+    index[u * m.stride[2][0]] = at[u];
+  }
+}
+
 // Strides in m: x, y, index. A NaN wins; of equal elements the first wins.
 kernel max_pool(in T x, out T y, out long index, Layout3 m, Layout4 w, long total, long chunk) {
   const IDX s0 = m.stride[0][0], s1 = m.stride[0][1], s2 = m.stride[0][2];
@@ -61,6 +90,13 @@ kernel max_pool(in T x, out T y, out long index, Layout3 m, Layout4 w, long tota
     BOUNDS(2, i2)
     const IDX plane = PLANE(0), y_line = LINE(1), index_line = LINE(2);
     for (IDX i0 = j0; i0 < j1; ++i0) {
+      if (!ADAPTIVE && i0 + LANES <= j1 && i0 * w.stride[1][0] >= w.stride[2][0] &&
+          (i0 + LANES - 1) * w.stride[1][0] - w.stride[2][0] + (w.stride[0][0] - 1) * w.stride[3][0] < w.size[0]) {
+        max_of_lanes(x + plane, y + y_line + i0 * m.stride[1][0], index + index_line + i0 * m.stride[2][0],
+                     i0 * w.stride[1][0] - w.stride[2][0], first1, end1, first2, end2, m, w);
+        i0 += LANES - 1;
+        continue;
+      }
       BOUNDS(0, i0)
       IDX at = (first2 * w.size[1] + first1) * w.size[0] + first0;
       T found = x[plane + first0 * s0 + first1 * s1 + first2 * s2];

@@ -13,6 +13,7 @@ from ..refs import Layout, Ref
 from . import conv_tiles
 from .conv_cpu import FEW_CHANNELS, emit_blocks, emit_correlation
 from .conv_parts import SOURCE, acc_dtype, defines_for, framed_input, framed_taps, packed_weight, tap_offsets
+from .depthwise import emit_depthwise, rows_at_once
 from .frame import Frame, Phase
 from .gemm import emit_gemm
 from .reduce import SUM, emit_reduce
@@ -47,6 +48,9 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
     groups, channels, inner = w.shape[:3]
     if b.is_cpu and channels > FEW_CHANNELS:
         emit_blocks(b, y, x, w, bias, window)
+        return
+    if b.is_cpu and channels == inner == 1 and rows_at_once(x, y, window):
+        emit_depthwise(b, y, x, w, bias, window)
         return
     defines = defines_for(b, y.dtype, channels)
     frame = Frame.of(window, x.shape[2:], y.shape[2:], x.shape[0], defines["VL"])
