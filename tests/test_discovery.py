@@ -37,8 +37,8 @@ def _found(code: str = "", **environment: str) -> list[list[Any]]:
 
 def test_same_cpu_is_opened_once() -> None:
     found = _found()
-    assert [(b, i) for b, i, _, _ in found if b in ("opencl", "host")] == [("opencl", 0), ("host", None)]
-    assert [n for b, _, _, n in found if b == "host"] == ["same chip as npu:0"]
+    assert [(b, i) for b, i, _, _ in found if b in ("opencl", "host")] == [("host", 0), ("opencl", None)]
+    assert [n for b, _, _, n in found if b == "opencl"] == ["same chip as npu:0"]
 
 
 def test_both_views_on_request_and_in_the_order_asked_for() -> None:
@@ -110,8 +110,10 @@ def packages(tmp_path: Path) -> str:
 
 
 def test_adapters_are_found_by_entry_point(packages: str) -> None:
+    """Chips come before the CPU, although their adapter's preference is the lowest."""
     found = _found(PYTHONPATH=packages)
-    assert [i for b, i, *_ in found if b == "theirs"] == [1, 2]
+    assert [i for b, i, *_ in found if b == "theirs"] == [0, 1]
+    assert [i for b, i, *_ in found if b == "host"] == [2]
     (note,) = [n for b, _, _, n in found if b == "broken_adapter"]
     assert "failed to load" in note
     assert "no_such_library" in note

@@ -135,7 +135,7 @@ class Backend(ABC):
     addresses: bool = False
     """Whether handles have an `address` that kernels may use as a pointer, so that one launch takes any number."""
     preference: ClassVar[int] = 0
-    """Higher wins when two adapters see the same chip, and when npu:0 is chosen."""
+    """Higher wins when two adapters see the same chip, and when npu:0 is chosen (cards come before the CPU)."""
     driver_errors: tuple[type[Exception], ...] = ()
     """Exceptions of the driver: users see them as DeviceError, with the call that failed."""
     memory_errors: tuple[type[Exception], ...] = ()

@@ -1,7 +1,8 @@
 """Which adapters and chips there are: nothing is opened but by `open_all`.
 
 In-tree adapters are found by scanning `torch_fl.backends`, others by the entry-point group `torch_fl.backends`.
-The core never names a chip: order comes from `Backend.preference`, then from the adapter's own order.
+The core never names a chip: cards come before the CPU, then order comes from `Backend.preference`, then from the
+adapter's own order.
 """
 
 from __future__ import annotations
@@ -86,26 +87,26 @@ def _choose(names: list[str] | None) -> list[type[Backend]]:
 
 def open_all(wanted: list[str] | None) -> tuple[list[Device], list[Found]]:
     """Open the chips of the backends in `wanted` (None: all, best first): the devices, and what was found of each."""
+    discovered = [(backend, _discover(backend)) for backend in _choose(wanted)]
+    found = [Found(backend.name, None, None, d.absent) for backend, d in discovered if not d.found]
+    chips = [(backend, properties) for backend, d in discovered for properties in d.found]
+    if wanted is None:
+        chips.sort(key=lambda chip: chip[1].kind == "cpu")
     opened: list[Device] = []
-    found: list[Found] = []
     seen: dict[str, int] = {}
-    for backend in _choose(wanted):
-        discovery = _discover(backend)
-        if not discovery.found:
-            found.append(Found(backend.name, None, None, discovery.absent))
-        for properties in discovery.found:
-            twin = seen.get(properties.fingerprint)
-            # A chip that two adapters see is opened once, unless the user asked for both by name.
-            if twin is not None and properties.fingerprint and wanted is None:
-                found.append(Found(backend.name, properties, None, f"same chip as npu:{twin}"))
-                continue
-            try:
-                device = Device(len(opened), backend(properties))
-            except Exception as error:  # noqa: BLE001 - a chip that does not open is reported, not fatal
-                found.append(Found(backend.name, properties, None, f"could not be opened: {error}"))
-                continue
-            seen.setdefault(properties.fingerprint, device.index)
-            opened.append(device)
-            found.append(Found(backend.name, properties, device.index, ""))
+    for backend, properties in chips:
+        twin = seen.get(properties.fingerprint)
+        # A chip that two adapters see is opened once, unless the user asked for both by name.
+        if twin is not None and properties.fingerprint and wanted is None:
+            found.append(Found(backend.name, properties, None, f"same chip as npu:{twin}"))
+            continue
+        try:
+            device = Device(len(opened), backend(properties))
+        except Exception as error:  # noqa: BLE001 - a chip that does not open is reported, not fatal
+            found.append(Found(backend.name, properties, None, f"could not be opened: {error}"))
+            continue
+        seen.setdefault(properties.fingerprint, device.index)
+        opened.append(device)
+        found.append(Found(backend.name, properties, device.index, ""))
     found += [Found(name, None, None, reason) for name, reason in _BROKEN.items()]
     return opened, found
