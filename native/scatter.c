@@ -2,7 +2,8 @@
 // The loop has two parts. `par` walks dimensions in which different steps reach different places (strides of y, x,
 // index); work-items share it out. `ser` walks the others in order (strides of x, index), so that places that occur
 // twice are combined in a fixed order without atomics.
-// OP(a, v): the combination, in the compute type of T. SY, SX: inner strides of y and x along `par`.
+// OP(a, v): the combination, in the compute type of T; SCALE(v): v times `alpha`, or v. SY, SX: inner strides of y and x
+// along `par`. inside.h comes first.
 
 #ifdef ATOMIC
 // Elements of 32 bits, any order: for chips with too many work-items to leave a dimension to one of them.
@@ -22,7 +23,17 @@ FUNC void put(GLOBAL T* y, T_acc v) {
 }
 #endif
 
-kernel scatter(inout T y, in T x, in TI idx, inout long seen, long total, long chunk, long steps, Layout3 par, Layout2 ser, long size, long stride, int wrap, int code, long skip) {
+// Elements that each have an index: y[place] = OP(y[place], x) in order; all places are inside.
+FUNC void scatter_some(GLOBAL T* y, GLOBAL const T* x, GLOBAL const TI* idx, const IDX sx, const IDX si, const IDX n, const IDX stride, const IDX below, const long skip, const T_acc alpha) {
+  for (IDX k = 0; k < n; ++k) {
+    const IDX i = (IDX)idx[k * si];
+    if (idx[k * si] == skip) continue;
+    const T_acc v = T_load(x[k * sx]);
+    put(y + (i < 0 ? i + below : i) * stride, SCALE(v));
+  }
+}
+
+kernel scatter(inout T y, in T x, in TI idx, inout long seen, long total, long chunk, long steps, Layout3 par, Layout2 ser, long size, long stride, int wrap, int code, long skip, T_acc alpha) {
   const IDX inner = par.size[0], si = par.stride[2][0], run = ser.size[0];
   IDX start = (IDX)(GID0 * chunk);
   const IDX end = start + chunk < total ? start + chunk : total;
@@ -48,13 +59,24 @@ kernel scatter(inout T y, in T x, in TI idx, inout long seen, long total, long c
           bx += q * ser.stride[0][d];
           bi += q * ser.stride[1][d];
         }
-        for (IDX k = 0; k < run; ++k) {
-          const long i = idx[bi + k * ser.stride[1][0]];
+        IDX k = 0;
+        const IDX s0 = ser.stride[0][0], s1 = ser.stride[1][0];
+        for (; si != 0 && k < run; k += BLOCK) {  // `skip` may be anything: it is one of the places, or none is it
+          const IDX w = run - k < BLOCK ? run - k : BLOCK;
+          if (!inside(idx + bi + k * s1, s1, w, size, wrap)) break;
+          if (s0 == 1 && s1 == 1) scatter_some(y + ay + j * SY, x + bx + k, idx + bi + k, 1, 1, w, (IDX)stride, (IDX)size, skip, alpha);
+          else scatter_some(y + ay + j * SY, x + bx + k * s0, idx + bi + k * s1, s0, s1, w, (IDX)stride, (IDX)size, skip, alpha);
+        }
+        for (; k < run; ++k) {
+          const long i = idx[bi + k * s1];
           if (i == skip) continue;
           const long at = checked(i, size, wrap, seen, code);
           if (at < 0) continue;
-          const IDX to = ay + j * SY + (IDX)(at * stride), from = bx + k * ser.stride[0][0];
-          for (IDX w = 0; w < width; ++w) put(y + to + w * SY, T_load(x[from + w * SX]));
+          const IDX to = ay + j * SY + (IDX)(at * stride), from = bx + k * s0;
+          for (IDX w = 0; w < width; ++w) {
+            const T_acc v = T_load(x[from + w * SX]);
+            put(y + to + w * SY, SCALE(v));
+          }
         }
       }
     }

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import Unsupported
-from ..refs import Layout, Ref
+from ..refs import Layout, Ref, Value
 from ..runtime.guard import code_of
 from .pointwise import complex_parts, merge
+from .source import read_native
 from .types import HALVES, raw_dtype
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def emit_gather(b: Builder, out: Ref, source: Ref, index: Index) -> None:
     layout = Layout.of(sizes, strides)
     whole = replace(source, dtype=looped.dtype, offset=looped.offset)
     arguments: list[Any] = [out, whole, index.ref, b.guard(), out.numel, chunk, layout, *_numbers(index)]
-    b.launch("index.c", "gather", items, arguments, defines)
+    b.launch(read_native("inside.h") + read_native("index.c"), "gather", items, arguments, defines)
 
 
 def emit_scatter(
@@ -96,8 +97,9 @@ def emit_scatter(
     serial: Sequence[int],
     reduce: str = "assign",
     skip: int = NO_SKIP,
+    alpha: Value | int = 1,
 ) -> None:
-    """target at the places of `index` = OP(target there, source), for OP in REDUCTIONS.
+    """target at the places of `index` = OP(target there, alpha * source), for OP in REDUCTIONS.
 
     `source` broadcasts over the loop and has the dtype of `target`. `serial`: dimensions of the loop in which two
     steps may reach one place. Order along them is row-major on a CPU and undefined elsewhere. Entries equal to
@@ -108,27 +110,31 @@ def emit_scatter(
         half = replace(index, strides=tuple(2 * s for s in index.strides), stride=2 * index.stride)
         for part in (0, 1):
             to, of = (complex_parts(r).select(-1, part) for r in (target, source))
-            emit_scatter(b, to, of, half, serial, reduce, skip)
+            emit_scatter(b, to, of, half, serial, reduce, skip, alpha)
         return
     source = source.expand(index.ref.shape)
     if target.dtype in HALVES and reduce in ("sum", "prod") and _crowded(source, target):
         room = b.temp((target.extent,), torch.float32).as_strided(target.shape, target.strides)
         b.copy(room, target)
-        emit_scatter(b, room, b.cast(source, torch.float32), index, serial, reduce, skip)
+        emit_scatter(b, room, b.cast(source, torch.float32), index, serial, reduce, skip, alpha)
         b.copy(target, room)
         return
     looped = target.as_strided(index.ref.shape, index.strides)
     if reduce == "assign":
         source, looped, index = _raw(source, looped, index)
     dtype = looped.dtype
-    defines: dict[str, object] = {**b.types(T=dtype, TI=index.ref.dtype), "OP(a, v)": REDUCTIONS[reduce]}
+    defines: dict[str, object] = {
+        **b.types(T=dtype, TI=index.ref.dtype),
+        "OP(a, v)": REDUCTIONS[reduce],
+        "SCALE(v)": "(v)" if alpha == 1 and not isinstance(alpha, Value) else "(alpha * (v))",
+    }
     if not b.is_cpu and reduce == "assign":
         serial = ()
     elif not b.is_cpu and dtype in _ATOMIC:
         serial = ()
         defines |= {"ATOMIC": 1, **_ATOMIC[dtype]}
     whole = replace(target, dtype=dtype, offset=looped.offset)
-    _launch_scatter(b, (whole, looped), source, index, serial, defines, skip)
+    _launch_scatter(b, (whole, looped), source, index, serial, defines, skip, alpha)
 
 
 def _launch_scatter(
@@ -139,6 +145,7 @@ def _launch_scatter(
     serial: Sequence[int],
     defines: dict[str, object],
     skip: int,
+    alpha: Value | int,
 ) -> None:
     """Work-items over all dimensions but `serial`, which each walks; `target` is the tensor and its loop's strides."""
     whole, looped = target
@@ -150,12 +157,15 @@ def _launch_scatter(
     total, steps = prod(par_sizes), prod(ser_sizes)
     if total * steps == 0:
         return
-    items, chunk = b.split(total, max(64, 4096 // steps))
+    # Every work-item reads all indices of its serial dimensions: no more of them than cores need.
+    share = total // b.device.properties.compute_units if b.is_cpu and steps > 1 and par_strides[2][0] == 0 else 0
+    items, chunk = b.split(total, max(64, 4096 // steps, share))
     arguments: list[Any] = [
         whole, source, index.ref, b.guard(), total, chunk, steps,
-        Layout.of(par_sizes, par_strides), Layout.of(ser_sizes, ser_strides), *_numbers(index), skip,
+        Layout.of(par_sizes, par_strides), Layout.of(ser_sizes, ser_strides), *_numbers(index), skip, alpha,
     ]  # fmt: skip
-    b.launch("scatter.c", "scatter", items, arguments, {**defines, **_inner(par_strides, "par")})
+    text = read_native("inside.h") + read_native("scatter.c")
+    b.launch(text, "scatter", items, arguments, {**defines, **_inner(par_strides, "par")})
 
 
 def emit_linear(b: Builder, op: str, indices: Sequence[Ref], sizes: Sequence[int], strides: Sequence[int]) -> Ref:

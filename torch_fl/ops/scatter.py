@@ -169,9 +169,12 @@ def index_add(b: Builder, self: Ref, dim: int, index: Ref, source: Ref, alpha: V
     if place.ref.numel == 0:
         return
     rows = _source_rows(b, out, source, place)
-    scaled = b.temp(rows.shape, out.dtype)
-    b.call("aten::mul.Tensor", rows, alpha, out=scaled)
-    emit_scatter(b, out, scaled, place, [dim], "sum")
+    if out.dtype.is_complex:
+        scaled = b.temp(rows.shape, out.dtype)
+        b.call("aten::mul.Tensor", rows, alpha, out=scaled)
+        emit_scatter(b, out, scaled, place, [dim], "sum")
+    else:
+        emit_scatter(b, out, rows, place, [dim], "sum", alpha=alpha)
 
 
 @kernel("aten::index_copy", elementwise=True)
