@@ -11,12 +11,15 @@ import math
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
+from .. import dispatch
 from ..builder import Builder
-from ..dispatch import op_of, planned
+from ..dispatch import boxed, op_of, planned
 from ..kernels.attention import emit_backward, emit_forward, fused_on
 from ..refs import Ref, Value
 from ..registry import handler, kernel
+from ..spec import Spec
 from ..tensor import Tensor
 
 _ATEN = torch.ops.aten
@@ -27,6 +30,7 @@ MATH, OVERRIDEABLE = 0, 4
 
 _library: Any = torch.library.Library("torch_fl", "FRAGMENT")
 _library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Scalar scale, bool causal) -> (Tensor, Tensor)")
+_library.define("attend(Tensor q, Tensor k, Tensor v, Tensor? mask, Scalar scale, bool causal) -> Tensor")
 _library.define(
     "attention_backward(Tensor q, Tensor k, Tensor v, Tensor? mask, Scalar scale, bool causal, Tensor grad, "
     "Tensor out, Tensor lse) -> (Tensor, Tensor, Tensor)"
@@ -39,19 +43,32 @@ def _attention_meta(q: Any, k: Any, v: Any, mask: Any, scale: Any, causal: bool)
     return out, q.new_empty(shape, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
 
 
+def _attend_meta(*args: Any) -> Any:
+    return _attention_meta(*args)[0]
+
+
 def _backward_meta(q: Any, k: Any, v: Any, *_: Any) -> Any:
     return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 
 
 _library.impl("attention", _attention_meta, "Meta")
+_library.impl("attend", _attend_meta, "Meta")
 _library.impl("attention_backward", _backward_meta, "Meta")
 _FORWARD, _BACKWARD = torch.ops.torch_fl.attention.default, torch.ops.torch_fl.attention_backward.default
+_ALONE = torch.ops.torch_fl.attend.default
 
 
 @kernel("torch_fl::attention")
 def attention(b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool) -> None:
     """(softmax(scale * q k^T + mask) v, log-sum-exp of the scores)."""
     emit_forward(b, q, k, v, mask, scale, causal, b.out(0), b.out(1))
+
+
+@kernel("torch_fl::attend")
+def attend_alone(b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool) -> None:
+    """The first of the two, for whoever needs no gradients."""
+    lse = b.temp(q.shape[:3], torch.float64 if q.dtype == torch.float64 else torch.float32)
+    emit_forward(b, q, k, v, mask, scale, causal, b.out(), lse)
 
 
 @kernel("torch_fl::attention_backward")
@@ -72,29 +89,45 @@ def attention_backward(
 
 
 # -- which way -----------------------------------------------------------------------------------------------------
+_served: dict[tuple[Any, ...], bool] = {}
+"""What `_specs_fit` said: calls with the same layouts come again and again."""
+
+
 def _fits(q: Any, k: Any, v: Any, mask: Any, dropout_p: float, causal: bool, enable_gqa: bool) -> bool:
     """Whether the fused kernels serve this call."""
-    if dropout_p or not all(type(t) is Tensor for t in (q, k, v)) or not torch._C._get_overrideable_sdp_enabled():
+    if dropout_p or not torch._C._get_overrideable_sdp_enabled():
         return False
-    qs, ks, vs = q._spec, k._spec, v._spec
-    if not (qs.device is ks.device is vs.device) or qs.dtype not in _FLOATS:
+    if not (type(q) is type(k) is type(v) is Tensor) or (mask is not None and not _mask_fits(mask, causal)):
         return False
-    if not qs.dtype == ks.dtype == vs.dtype or not len(qs.shape) == len(ks.shape) == len(vs.shape) == 4:
+    key = (q._spec, k._spec, v._spec, None if mask is None else mask._spec, enable_gqa)
+    found = _served.get(key)
+    if found is None:
+        if len(_served) > 4096:
+            _served.clear()
+        found = _served[key] = _specs_fit(*key)
+    return found
+
+
+def _mask_fits(mask: Any, causal: bool) -> bool:
+    return type(mask) is Tensor and not causal and not mask.requires_grad
+
+
+def _specs_fit(q: Spec, k: Spec, v: Spec, mask: Spec | None, enable_gqa: bool) -> bool:
+    if not (q.device is k.device is v.device) or q.dtype not in _FLOATS:
         return False
-    (b, h, lq, e), (kb, hk, lk, ke), (vb, hv, lv, ev) = qs.shape, ks.shape, vs.shape
+    if not q.dtype == k.dtype == v.dtype or not len(q.shape) == len(k.shape) == len(v.shape) == 4:
+        return False
+    (b, h, lq, e), (kb, hk, lk, ke), (vb, hv, lv, ev) = q.shape, k.shape, v.shape
     same = b == kb == vb and hk == hv and lk == lv and e == ke and 0 not in (b, h, hk, lq, lk, e, ev)
-    if not same or not fused_on(qs.device, qs.dtype, max(e, ev)) or (h != hk and not (enable_gqa and h % hk == 0)):
+    if not same or not fused_on(q.device, q.dtype, max(e, ev)) or (h != hk and not (enable_gqa and h % hk == 0)):
         return False
-    return mask is None or (not causal and _mask_fits(q, mask, (b, h, lq, lk)))
+    return mask is None or _mask_spec_fits(mask, q, (b, h, lq, lk))
 
 
-def _mask_fits(q: Tensor, mask: Any, shape: tuple[int, ...]) -> bool:
-    if type(mask) is not Tensor or mask.requires_grad or mask._spec.device is not q._spec.device:
+def _mask_spec_fits(mask: Spec, q: Spec, shape: tuple[int, ...]) -> bool:
+    if mask.device is not q.device or mask.dtype not in (torch.bool, q.dtype) or len(mask.shape) > 4:
         return False
-    if mask._spec.dtype not in (torch.bool, q._spec.dtype) or len(mask._spec.shape) > 4:
-        return False
-    own = mask._spec.shape
-    return all(n in (1, want) for n, want in zip(own, shape[4 - len(own) :]))
+    return all(n in (1, want) for n, want in zip(mask.shape, shape[4 - len(mask.shape) :]))
 
 
 def attend(
@@ -110,11 +143,23 @@ def attend(
 ) -> torch.Tensor:
     """scaled_dot_product_attention for autograd: the fused op where it fits, else torch's composition."""
     if _fits(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
+        if _nobody_looks() and not (torch.is_grad_enabled() and _differentiable(query, key, value)):
+            args = (query, key, value, attn_mask, _scale(query, scale), is_causal)  # type: ignore[arg-type]
+            return planned(op_of(_ALONE), args, {})  # type: ignore[no-any-return]
         fused = _ATEN._scaled_dot_product_fused_attention_overrideable.default
         return fused(query, key, value, attn_mask, 0.0, is_causal, False, scale=scale)[0]  # type: ignore[no-any-return]
     compose = _ATEN.scaled_dot_product_attention.default._op_dk
     numbers = {"scale": scale, "enable_gqa": enable_gqa}
     return compose(_COMPOSITE, query, key, value, attn_mask, dropout_p, is_causal, **numbers)  # type: ignore[no-any-return]
+
+
+def _nobody_looks() -> bool:
+    """Whether an op may be run without going through torch: no telemetry, no modes, no forward-mode derivatives."""
+    return dispatch.listener is None and not torch._C._len_torch_dispatch_stack() and forward_ad._current_level < 0
+
+
+def _differentiable(*tensors: torch.Tensor) -> bool:
+    return any(t.requires_grad for t in tensors)
 
 
 _aten_library: Any = torch.library.Library("aten", "IMPL")
@@ -194,9 +239,11 @@ def fused_attention_backward(
 
 def differentiable_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kw: Any) -> Any:
     """The backward for autograd: of ops that have derivatives themselves where the graph of gradients is kept."""
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (grad_out, query, key, value)):
+    if torch.is_grad_enabled() and _differentiable(grad_out, query, key, value):
         attn_bias, _, _, _, _, _, _, _, _, is_causal = args[:10]
         return (*_composed_backward(grad_out, query, key, value, attn_bias, is_causal, kw.get("scale")), None)
+    if type(grad_out) is Tensor and _nobody_looks():
+        return boxed(_aten_backward, grad_out, query, key, value, *args, **kw)
     with torch._C._AutoDispatchBelowAutograd():
         return _aten_backward(grad_out, query, key, value, *args, **kw)
 
