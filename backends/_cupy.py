@@ -19,7 +19,7 @@ from torch_fl.kernels.source import FIELD
 from torch_fl.runtime import settings
 from torch_fl.runtime.adapter import Backend, BufferArg, Handle, KernelArg, Launcher, Properties, ValueArg
 
-from . import _cupy_products  # noqa: F401 - registers the products of the vendor's library
+from . import _cupy_products
 
 BLOCK = 256
 """Work-items of a block: fits every card, whatever registers a kernel takes."""
@@ -76,6 +76,7 @@ class CuPy(Backend):
     """One card: CuPy's pools, the default stream and others beside it."""
 
     family = "cupy"
+    product = staticmethod(_cupy_products.product)
     groups = True
     preference = 30
 

@@ -5,7 +5,7 @@ struct Three { unsigned x, y, z; };
 static thread_local Three blockIdx, threadIdx, blockDim, gridDim;
 // Local memory is the thread's: the work-items of a block are fibers of one thread (tests/groups_on_cpu.c).
 #define __shared__ static thread_local
-#define __launch_bounds__(n)
+#define __launch_bounds__(n, blocks)
 extern "C" void group_barrier();
 extern "C" void group_run(int size, void (*body)(void**, const long*, int), void** args, const long* place);
 static inline void __syncthreads() {

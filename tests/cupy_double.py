@@ -78,6 +78,11 @@ class Device:
         self.id = index
         self._outer: list[int] = []
 
+    @property
+    def cublas_handle(self) -> int:
+        assert self.id == getDevice()
+        return self.id + 1
+
     def __enter__(self) -> Device:
         self._outer.append(getDevice())
         _here.card = self.id
@@ -282,7 +287,7 @@ def getDeviceProperties(index: int) -> dict[str, Any]:
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
-_ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\((\w+)\) )?(\w+)\(([^)]*)\)')
+_ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\((\w+), 2\) )?(\w+)\(([^)]*)\)')
 _FLAGS = ("-O1", "-march=native", "-shared", "-fPIC", "-w", "-x", "c++")
 
 
@@ -396,6 +401,51 @@ def matmul(left: ndarray, right: ndarray, out: ndarray) -> ndarray:
     return out
 
 
+def _halves_at(pointer: int, kind: int, count: int, step: int, shape: tuple[int, int], turned: int, jump: int) -> Any:
+    """A batch of matrices of columns, as bits."""
+    itemsize, (rows, columns) = 2, shape[::-1] if turned else shape
+    reach = ((count - 1) * jump + (columns - 1) * step + rows) * itemsize
+    assert step >= rows
+    bits = np.ndarray(
+        (count, rows, columns), np.uint16, (ctypes.c_char * reach).from_address(pointer), 0,
+        (jump * itemsize, itemsize, step * itemsize),
+    )  # fmt: skip
+    return bits.swapaxes(1, 2) if turned else bits
+
+
+def _widened(bits: Any, kind: int) -> Any:
+    return bits.view(np.float16).astype(np.float32) if kind == 2 else (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _narrowed(values: Any, kind: int) -> Any:
+    if kind == 2:
+        return values.astype(np.float16).view(np.uint16)
+    bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+    nan = np.isnan(values)
+    return np.where(nan, 0x7FC0, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def gemmStridedBatchedEx(
+    handle: int, turned_a: int, turned_b: int, m: int, n: int, k: int, alpha: int, a: int, kind_a: int, step_a: int,
+    jump_a: int, b: int, kind_b: int, step_b: int, jump_b: int, beta: int, c: int, kind_c: int, step_c: int,
+    jump_c: int, count: int, compute: int, algo: int,
+) -> None:  # fmt: skip
+    """alpha * op(a) @ op(b) + beta * c of halves, columns first, added up in float32."""
+    assert handle == getDevice() + 1
+    assert (compute, algo) == (68, -1)
+    calls.append(("gemm", m, n, k, count))
+    by, of = (ctypes.c_float.from_address(p).value for p in (alpha, beta))
+
+    def run() -> None:
+        left = _widened(_halves_at(a, kind_a, count, step_a, (m, k), turned_a, jump_a).copy(), kind_a)
+        right = _widened(_halves_at(b, kind_b, count, step_b, (k, n), turned_b, jump_b).copy(), kind_b)
+        target = _halves_at(c, kind_c, count, step_c, (m, n), 0, jump_c)
+        added = of * _widened(target.copy(), kind_c) if of else 0
+        target[...] = _narrowed(by * np.matmul(left, right) + added, kind_c)
+
+    Stream._stack()[-1].queue().append(run)
+
+
 def install(cards: int = 1, hip: bool = False) -> None:
     """Make `import cupy` give this."""
     global _count
@@ -412,6 +462,7 @@ runtime = SimpleNamespace(
 cuda = SimpleNamespace(
     runtime=runtime, driver=SimpleNamespace(CUDADriverError=CUDADriverError), Device=Device, Stream=Stream, Event=Event,
     memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError), MemoryPool=MemoryPool, PinnedMemoryPool=PinnedMemoryPool,
+    cublas=SimpleNamespace(gemmStridedBatchedEx=gemmStridedBatchedEx),
     compiler=SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc), function=SimpleNamespace(Module=Module),
 )  # fmt: skip
 cupy = ModuleType("cupy")

@@ -223,15 +223,42 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch
             want = [a @ x.mT, a[1] @ x[2].t(), torch.addmm(c[0], a[1], x[2].t(), alpha=2, beta=3),
                     torch.baddbmm(c, a, x.mT), torch.mm(a[0].t(), c[0]), a[:, :, :0] @ x.mT[:, :0]]
             torch.testing.assert_close(got, want)
-    print(str(dtype), sum(c[0] == "matmul" for c in cupy_double.calls))
+    print(str(dtype), *(sum(c[0] == n for c in cupy_double.calls) for n in ("matmul", "gemm")))
     cupy_double.calls.clear()
+"""
+HALVES = """
+import cupy, torch, torch_fl
+torch_fl.set_fallback("error")
+F = torch.nn.functional
+nan = float("nan")
+for dtype in (torch.float16, torch.bfloat16):
+    for m, n, k in ((1, 1, 1), (5, 1, 3), (1, 6, 4), (7, 9, 5)):
+        a, x = (torch.randn(s).to(dtype) for s in ((2, m, k), (2, k, n)))
+        wide = torch.randn(2, k, 2 * n).to(dtype)[..., ::2]
+        for left in (a, a.mT.contiguous().mT, a[:1].expand(2, -1, -1)):
+            for right in (x, x.mT.contiguous().mT, wide):
+                for f in (lambda a, x: torch.addmm(torch.ones(n).to(a), a[1], x[1], alpha=0.5, beta=2), torch.bmm,
+                          lambda a, x: torch.baddbmm(torch.full((2, m, n), nan).to(a), a, x, beta=0),
+                          lambda a, x: torch.addmm(a[0, :1, :1].expand(m, n), a[0], x[0], out=a.new_empty(n, m).t())):
+                    torch.testing.assert_close(f(left.npu(), right.npu()).cpu(), f(left, right))
+        with torch.inference_mode():
+            w, bias = torch.randn(n, k).to(dtype), torch.randn(n).to(dtype)
+            for b in (None, bias):
+                got = F.linear(a.npu(), w.npu(), None if b is None else b.npu())
+                torch.testing.assert_close(got.cpu(), F.linear(a, w, b))
+print("right")
 """
 
 
 @pytest.mark.device
 def test_products_go_to_the_library() -> None:
-    expected = {"float32": 20, "float64": 20, "float16": 12, "bfloat16": 0, "int64": 0}
+    expected = {"float32": "20 0", "float64": "20 0", "float16": "12 8", "bfloat16": "0 20", "int64": "0 0"}
     assert output_of(PRODUCTS, **DOUBLE) == "".join(f"torch.{d} {n}\n" for d, n in expected.items())
+
+
+@pytest.mark.device
+def test_halves_of_any_layout_are_rounded_once() -> None:
+    assert output_of(HALVES, **DOUBLE) == "right\n"
 
 
 NAMES = """

@@ -55,8 +55,10 @@ def test_layouts_and_dtypes(n: int, card: torch.device) -> None:
     assert_same(lambda x: [x.softmax(1), x.log_softmax(2), x.sum((1, 2)), x.mean((0, 1))], x, device=card)
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         x = torch.randn(5, n).to(dtype).requires_grad_()
-        for f in (lambda x: x.softmax(1), lambda x: F.rms_norm(x, (n,)), lambda x: x.log_softmax(1)):
-            assert_same(f, x, device=card, rtol=2e-2, atol=4e-3)
+        near = {} if dtype == torch.float64 else {"rtol": 2e-2, "atol": 2e-2}
+        assert_same(lambda x: x.softmax(1), x, device=card, **near)
+        assert_same(lambda x: F.rms_norm(x, (n,)), x, device=card, **near)
+        assert_same(lambda x: x.log_softmax(1), x.detach(), device=card, **near)
     x = torch.randint(-5, 5, (4, n))
     assert_same(lambda x: [x.sum(1), x.argmax(1), x.prod(1), x.amin(1), x.bool().all(1), x.sum()], x, device=card)
 

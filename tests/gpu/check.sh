@@ -24,11 +24,13 @@ part() { # name, limit in seconds, command
 
 pytest="python -m pytest -q -p no:cacheprovider"
 part devices 40 torch-fl devices --json
-part contract 80 $pytest tests/test_bringup.py tests/test_streams.py -k "not toy"
-part memory 40 $pytest tests/test_memory.py -k "not peak_of_training"
-part ops 110 python tests/opinfo.py --backend "$adapter" --groups forward --dtypes float32 --count 1 --json "$folder/ops.jsonl"
+part contract 60 $pytest tests/test_bringup.py tests/test_streams.py -k "not toy"
+part memory 30 $pytest tests/test_memory.py -k "not peak_of_training"
+part ops 100 python tests/opinfo.py --backend "$adapter" --groups forward --dtypes float32 --count 1 --json "$folder/ops.jsonl"
 part gradients 80 python tests/opinfo.py --backend "$adapter" --groups gradient --dtypes float32 --count 1 --json "$folder/gradients.jsonl"
-part models 70 $pytest tests/test_models.py
+part tiles 60 $pytest tests/test_groups.py tests/test_tiles.py tests/test_row_groups.py tests/test_conv_tiles.py \
+  tests/test_attention_tiles.py tests/test_fours.py tests/test_transpose_groups.py -k "not fibers and not stand_in"
+part models 60 $pytest tests/test_models.py
 part bench 50 torch-fl bench --quick --json "$folder/bench.json"
 
 python - "$adapter" "$folder" <<'PYTHON'

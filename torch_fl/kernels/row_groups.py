@@ -72,7 +72,7 @@ def emit_norm_grads(
     defines = defines | {"SUM_W": int(parts[0] is not None), "SUM_B": int(parts[1] is not None)}
     dw, db = (p or wanted for p in parts)
     count = wanted.shape[0]
-    args = [g, x, *stats, dw, db, rows, -(-rows // count), n]
+    args: list[Any] = [g, x, *stats, dw, db, rows, -(-rows // count), n]
     b.launch("norm_weights.c", "norm_grad_weights", (n, count), args, defines)
 
 

@@ -144,7 +144,7 @@ def _cuda_header(kernel: Kernel) -> str:
     const = {"in": "const ", "out": "", "inout": ""}
     params = [f"{const[p.access]}{p.ctype}* __restrict__ {p.name}" for p in kernel.params if p.access]
     params.append(f"const {kernel.name}_args args_")
-    bounds, enter = (f"__launch_bounds__({kernel.group}) ", "ENTER_GROUP") if kernel.group else ("", "ENTER")
+    bounds, enter = (f"__launch_bounds__({kernel.group}, 2) ", "ENTER_GROUP") if kernel.group else ("", "ENTER")
     entry = f'extern "C" __global__ void {bounds}{kernel.name}({", ".join(params)})'
     return f"{_struct(kernel, fields)}{entry} {{ {enter}(args_) {' '.join(moves)}"
 

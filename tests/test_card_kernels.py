@@ -1,0 +1,57 @@
+"""Kernels for cards, without one: run on the stand-in for CuPy, and built to machine code for three architectures."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import nvrtc
+import pytest
+from subprocesses import HERE, run_python
+from test_dialects import _clang_log
+
+FILES = ["tiles", "row_groups", "conv_tiles", "attention_tiles", "fours", "transpose_groups"]
+CHOSEN = "cuda0 and (65 or 66 or 70 or tile or cut or dtypes or exact or layouts or norms or results)"
+"""Tests whose kernels are of every kind; all of them run on the other adapters."""
+MOST_SPILLED = 32
+"""Bytes of a work-item that may go to memory: two groups fit a multiprocessor, at the price of a number or two."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What was compiled while the tests ran on the stand-in, kernels with groups only."""
+    folder = tmp_path_factory.mktemp("sources")
+    environment = {
+        "PYTHONPATH": f"{HERE / 'double'}:{HERE}", "TORCH_FL_BACKENDS": "cuda", "CUPY_DOUBLE_SOURCES": str(folder),
+        "TORCH_FL_CACHE": str(tmp_path_factory.mktemp("cache")),
+    }  # fmt: skip
+    files = [str(HERE / f"test_{name}.py") for name in FILES]
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHOSEN, *files]
+    done = run_python(*arguments, timeout=600, **environment)
+    assert done.returncode == 0, done.stdout[-3000:]
+    return [text for f in sorted(folder.iterdir()) if "void __launch_bounds__" in (text := f.read_text())]
+
+
+@pytest.mark.device
+def test_values_on_the_stand_in(sources: list[str]) -> None:
+    names = {"gemm_tiles", "conv_forward", "conv_weight", "attention_grad_kv", "forward_groups", "reduce_groups"}
+    assert {n for n in names if any(f" {n}(" in s for s in sources)} == names
+
+
+@pytest.mark.device
+@pytest.mark.skipif(nvrtc.library() is None, reason="NVRTC is not installed (PyPI: nvidia-cuda-nvrtc-cu12)")
+@pytest.mark.parametrize(("architecture", "step"), [("sm_75", 5), ("sm_80", 2), ("sm_90", 5)])
+def test_two_groups_fit_a_multiprocessor(sources: list[str], architecture: str, step: int) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = [u for each in pool.map(lambda s: nvrtc.usage(s, architecture), sources[::step]) for u in each.items()]
+    assert found
+    for name, usage in found:
+        assert usage.spilled <= MOST_SPILLED, (name, usage)
+        assert usage.shared <= 32 << 10, (name, usage)
+        assert usage.registers <= 128, (name, usage)
+
+
+@pytest.mark.device
+@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed (Debian: apt install clang)")
+def test_clang_builds_them_for_hip(sources: list[str]) -> None:
+    assert not [log for log in map(_clang_log, sources) if log]
