@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from ..builder import Builder
+    from ..refs import Ref
     from .streams import Streams
 
 Handle = Any
@@ -244,6 +246,13 @@ class Backend(ABC):
             self.launch(program, name, grid, full)
 
         return run
+
+    def product(self, b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, alpha: Any, beta: Any) -> bool:
+        """Record out = alpha * a @ x + beta * c by the vendor's library, as `emit_gemm` is asked to; False: it cannot.
+
+        [..., m, n], [..., m, k] and [..., k, n] with up to two batch dimensions; c broadcasts to out.
+        """
+        return False
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes as the driver reports them, without what the pool holds; (0, 0) if it cannot tell."""
