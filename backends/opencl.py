@@ -20,6 +20,7 @@ from torch_fl.runtime.adapter import (
 )
 
 from . import _opencl_discovery
+from ._opencl_invokers import keep_invokers
 from ._opencl_memory import HostMemory, allocator, memory_of
 from ._opencl_queue import Queue
 
@@ -63,6 +64,7 @@ class OpenCL(Backend):
         super().__init__(properties)
         import pyopencl as cl
 
+        keep_invokers()
         self._cl = cl
         self.driver_errors = (cl.Error,)
         self.memory_errors = (cl.MemoryError,)
