@@ -90,10 +90,10 @@ FUNC long tap_of(const IDX k, const Layout1 q, const Layout3 e) {
 kernel conv_pack(in T w, in T bias, out ACC packed, out long offset, Layout1 m, Layout1 q, Layout3 e, int has_bias,
                  long deep, long chunk) {
   const IDX depth = m.size[0] * m.size[1] * m.size[2] * m.size[3], blocks = (m.size[4] + MR - 1) / MR;
-  const IDX begin = (IDX)(GID0 * chunk), end = begin + (IDX)chunk < depth ? begin + (IDX)chunk : depth;
-  const IDX group = (IDX)GID1 / blocks, o0 = (IDX)GID1 % blocks * MR, step = m.stride[0][0], row = m.stride[0][4];
+  const IDX begin = (IDX)(GID1 * chunk), end = begin + (IDX)chunk < depth ? begin + (IDX)chunk : depth;
+  const IDX group = (IDX)GID0 / blocks, o0 = (IDX)GID0 % blocks * MR, step = m.stride[0][0], row = m.stride[0][4];
   const long pass = begin / deep * deep, taps = depth - pass < deep ? depth - pass : deep;
-  GLOBAL ACC* restrict to = packed + ((group * depth + pass) * blocks + (GID1 % blocks) * taps - pass) * MR;
+  GLOBAL ACC* restrict to = packed + ((group * depth + pass) * blocks + (GID0 % blocks) * taps - pass) * MR;
   const GLOBAL T* restrict from = w + group * m.stride[0][5] + o0 * row;
   const IDX rows = m.size[4] - o0 < MR ? m.size[4] - o0 : MR;
   IDX at[4], rest = begin;
@@ -118,11 +118,11 @@ kernel conv_pack(in T w, in T bias, out ACC packed, out long offset, Layout1 m, 
     at[0] = 0;
     for (int a = 1; a < 4 && ++at[a] == m.size[a]; ++a) at[a] = 0;
   }
-  if (GID1 == 0)
+  if (GID0 == 0)
     for (IDX k = begin; k < end; ++k) offset[k] = tap_of(k, q, e);
   if (end == depth)
     for (IDX r = 0; r < MR; ++r)
-      packed[((long)m.size[5] * blocks * depth + GID1) * MR + r] = has_bias && r < rows ? T_load(bias[group * m.size[4] + o0 + r]) : 0;
+      packed[((long)m.size[5] * blocks * depth + GID0) * MR + r] = has_bias && r < rows ? T_load(bias[group * m.size[4] + o0 + r]) : 0;
 }
 
 kernel conv_offset(out long offset, Layout1 q, Layout3 e) { offset[GID0] = tap_of((IDX)GID0, q, e); }

@@ -209,6 +209,43 @@ FUNC void correlate(ACC* restrict sum, const GLOBAL ACC* restrict x, const GLOBA
 #endif
 }
 
+// VL channels by VL positions turned in registers: each round of zipping halves what is not in place yet. Source of the
+// method: the perfect shuffle, Stone, Parallel Processing with the Perfect Shuffle (1971).
+#if VL == 16
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif VL == 8
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#elif VL == 4
+#define ZIP_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+#if PLAIN && VL >= 4 && (defined(__clang__) || __GNUC__ >= 12)
+#define TURNS 1
+FUNC void turn(ACC* restrict to, const GLOBAL ACC* restrict from, const IDX step) {
+  V a[VL], b[VL];
+  for (int i = 0; i < VL; ++i) a[i] = AT(from, i * step);
+  for (int round = 1; round < VL; round *= 4) {
+    for (int i = 0; i < VL / 2; ++i) {
+      b[2 * i] = ZIP_LOW(a[i], a[i + VL / 2]);
+      b[2 * i + 1] = ZIP_HIGH(a[i], a[i + VL / 2]);
+    }
+    if (round * 2 == VL) {
+      for (int i = 0; i < VL; ++i) a[i] = b[i];
+      break;
+    }
+    for (int i = 0; i < VL / 2; ++i) {
+      a[2 * i] = ZIP_LOW(b[i], b[i + VL / 2]);
+      a[2 * i + 1] = ZIP_HIGH(b[i], b[i + VL / 2]);
+    }
+  }
+  for (int i = 0; i < VL; ++i) HERE(to, i * NW) = a[i];
+}
+#else
+#define TURNS 0
+#endif
+
 // result[part][group][channel][k] = sum over positions of grad * x. q and g: as in conv_block, with the strides of x and
 // grad. Work-item: NW channels by `some` taps over `span` positions.
 kernel conv_taps(in T grad, in ACC x, in long offset, out ACC result, Layout1 q, Layout1 g, long depth, long positions,
@@ -233,12 +270,19 @@ kernel conv_taps(in T grad, in ACC x, in long offset, out ACC result, Layout1 q,
         for (int j = runs.lane[r]; j < runs.lane[r + 1]; ++j)
           at[p + j] = runs.at[r] + (j - runs.lane[r]) * q.stride[0][0];
       find_runs(&runs, (IDX)(p0 + p), width, g.size, g.stride[0]);
-      for (int r = 0; r < runs.count; ++r)
-        for (int o = 0; o < lanes; ++o) {
-          const GLOBAL T* restrict line = dy + o * g.stride[0][5] + runs.at[r];
-          ACC* restrict to = turned + (p + runs.lane[r]) * NW + o;
-          for (int j = 0; j < runs.lane[r + 1] - runs.lane[r]; ++j) to[j * NW] = T_load(line[j * g.stride[0][0]]);
+      for (int r = 0; r < runs.count; ++r) {
+        const GLOBAL T* restrict lines = dy + runs.at[r];
+        ACC* restrict to = turned + (p + runs.lane[r]) * NW;
+        int o = 0;
+#if TURNS
+        if (g.stride[0][0] == 1 && runs.lane[r + 1] - runs.lane[r] == VL)
+          for (; o + VL <= lanes; o += VL) turn(to + o, lines + o * g.stride[0][5], g.stride[0][5]);
+#endif
+        for (; o < lanes; ++o) {
+          const GLOBAL T* restrict line = lines + o * g.stride[0][5];
+          for (int j = 0; j < runs.lane[r + 1] - runs.lane[r]; ++j) to[j * NW + o] = T_load(line[j * g.stride[0][0]]);
         }
+      }
     }
     for (int k = 0; k < taps; k += WR)
       correlate(sum + k * NW, from, offset + k0 + k, taps - k - 1, turned, at, count);

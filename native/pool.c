@@ -69,10 +69,11 @@ FUNC void max_of_lanes(const GLOBAL T* restrict x, GLOBAL T* restrict y, GLOBAL 
       for (IDX k = 0; k < w.stride[0][0]; ++k) {
         const IDX i = first0 + k * w.stride[3][0], here = (d * w.size[1] + h) * w.size[0] + i;
         const GLOBAL T* restrict from = x + i * m.stride[0][0] + h * m.stride[0][1] + d * m.stride[0][2];
-        for (int u = 0; u < LANES; ++u) {
-          const A v = T_load(from[u * move]);
-          const int taken = (v > best[u]) | (IS_NAN(v));
-          best[u] = taken ? v : best[u];
+        A v[LANES];
+        for (int u = 0; u < LANES; ++u) v[u] = T_load(from[u * move]);
+        for (int u = 0; u < LANES; ++u) {  // apart from the loads: this loop becomes vectors, without a branch
+          const int taken = (v[u] > best[u]) | (IS_NAN(v[u]));
+          best[u] = taken ? v[u] : best[u];
           at[u] = taken ? here + u * step : at[u];
         }
       }

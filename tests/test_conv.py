@@ -72,6 +72,46 @@ def test_tile_edges(device: torch.device) -> None:
                 assert_same(lambda x, w, p=pad: F.conv2d(x, w, padding=(0, p)), *args, device=device, **TOLERANCE)
 
 
+LARGER: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "several passes, lines of 7": ((3, 40, 7, 7), (70, 40, 3, 3), {"padding": 1}),
+    "several passes, a short one": ((1, 29, 9, 33), (18, 29, 3, 3), {"padding": 1}),
+    "many channels, planes of 4": ((5, 65, 4, 4), (133, 65, 3, 3), {"padding": 1}),
+    "stride": ((2, 33, 15, 14), (40, 33, 3, 3), {"stride": 2, "padding": 1}),
+    "stem": ((2, 3, 45, 46), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
+    "pointwise up": ((2, 17, 9, 11), (67, 17, 1, 1), {}),
+    "pointwise down": ((2, 300, 6, 11), (35, 300, 1, 1), {}),
+    "pointwise stride": ((2, 40, 9, 11), (24, 40, 1, 1), {"stride": 2}),
+    "no padding": ((2, 20, 9, 40), (24, 20, 3, 5), {}),
+    "groups": ((2, 40, 9, 17), (50, 20, 3, 3), {"groups": 2, "padding": 1}),
+    "one dimension": ((3, 20, 700), (33, 20, 5), {"padding": 2}),
+    "three dimensions": ((2, 6, 4, 5, 18), (20, 6, 3, 3, 3), {"padding": 1, "stride": (1, 2, 1)}),
+    "depthwise": ((2, 5, 40, 250), (5, 1, 3, 3), {"groups": 5, "padding": 1}),
+    "depthwise stride": ((2, 5, 70, 131), (5, 1, 5, 3), {"groups": 5, "padding": 2, "stride": 2, "dilation": (1, 2)}),
+    "depthwise line too long": ((1, 2, 4, 9000), (2, 1, 3, 3), {"groups": 2, "padding": 1}),
+    "depthwise one dimension": ((2, 5, 100), (5, 1, 7), {"groups": 5, "padding": 3}),
+}
+
+
+@pytest.mark.parametrize("name", LARGER)
+def test_larger_than_a_tile(device: torch.device, name: str) -> None:
+    x, w, options = LARGER[name]
+    conv = (F.conv1d, F.conv2d, F.conv3d)[len(w) - 3]
+    args = leaf(*x), leaf(*w), leaf(w[0])
+    assert_same(lambda x, w, b: conv(x, w, b, **options), *args, device=device, rtol=1e-4, atol=1e-3)
+
+
+def test_larger_views_and_halves(device: torch.device) -> None:
+    conv = lambda x, w: F.conv2d(x, w, padding=1)  # noqa: E731
+    last = leaf(2, 20, 9, 18).detach().to(memory_format=torch.channels_last).requires_grad_()
+    assert_same(conv, last, leaf(33, 20, 3, 3), device=device, rtol=1e-4, atol=1e-3)
+    assert_same(lambda x, w: F.conv2d(x[:, ::2, :, ::2], w), leaf(2, 40, 9, 18), leaf(33, 20, 1, 1), device=device,
+                **TOLERANCE)  # fmt: skip
+    for dtype in (torch.float16, torch.bfloat16):
+        x, w = (torch.randint(-2, 3, s).to(dtype).requires_grad_() for s in ((2, 20, 9, 18), (33, 20, 3, 3)))
+        assert_same(conv, x, w, device=device, rtol=1e-2, atol=1e-2)
+        assert_same(lambda x, w: F.conv2d(x, w, groups=20), x, w[:20, :1], device=device, rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64], ids=str)
 def test_dtypes(device: torch.device, dtype: torch.dtype) -> None:
     x, w = (torch.randint(-3, 4, s).to(dtype) for s in ((2, 3, 8, 9), (4, 3, 3, 3)))

@@ -99,7 +99,7 @@ def packed_weight(
     sizes, steps = joined(w.shape[:1:-1], w.strides[:1:-1])
     m = Layout((*sizes, channels, groups), ((*steps, w.strides[1], w.strides[0]),))
     args: list[Any] = [w, given, packed, offset, m, _tap_layout(w, taps), taps[1], int(bias is not None), deep, chunk]
-    b.launch(SOURCE, "conv_pack", (-(-depth // chunk), groups * blocks), args, defines)
+    b.launch(SOURCE, "conv_pack", (groups * blocks, -(-depth // chunk)), args, defines)
     return packed, offset
 
 
