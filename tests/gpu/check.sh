@@ -4,8 +4,9 @@
 #   tests/gpu/check.sh [cuda|rocm|opencl] [folder]
 #
 # Run it from an environment that has torch_fl with the card's extra and the test extra; it installs nothing. Each part
-# has a limit, all of them together stay under 8 minutes. The folder gets a log of each part and report.json: exit
-# status, seconds, last lines, and the numbers of ops and bench. Exits with 1 if a part failed.
+# has a limit, all of them together stay under 9 minutes. The folder gets a log of each part and report.json: exit
+# status, seconds, last lines, and the numbers of ops, shapes (how fast the card's own kernels are) and bench. Exits
+# with 1 if a part failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 adapter=${1:-cuda}
@@ -31,6 +32,7 @@ part gradients 80 python tests/opinfo.py --backend "$adapter" --groups gradient 
 part tiles 60 $pytest tests/test_groups.py tests/test_tiles.py tests/test_row_groups.py tests/test_conv_tiles.py \
   tests/test_attention_tiles.py tests/test_fours.py tests/test_transpose_groups.py -k "not fibers and not stand_in"
 part models 60 $pytest tests/test_models.py
+part shapes 60 python tests/gpu/shapes.py --json "$folder/shapes.json"
 part bench 50 torch-fl bench --quick --json "$folder/bench.json"
 
 python - "$adapter" "$folder" <<'PYTHON'
@@ -59,7 +61,7 @@ for line in (folder / "parts").read_text().splitlines():
 ops = {n: [r for r in kept(f"{n}.jsonl") or [] if r["error"]] for n in ("ops", "gradients")}
 report = {
     "adapter": adapter, "torch": torch.__version__, "python": platform.python_version(), "parts": parts,
-    "failed_ops": ops, "bench": kept("bench.json"),
+    "failed_ops": ops, "shapes": kept("shapes.json"), "bench": kept("bench.json"),
 }
 (folder / "report.json").write_text(json.dumps(report, indent=1))
 print(folder / "report.json")
