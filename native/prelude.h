@@ -5,11 +5,10 @@
 #define MAX_RANK 8
 
 FUNC float f16_to_f32(ushort h) {
-  uint sign = (uint)(h & 0x8000u) << 16, rest = h & 0x7fffu;
-  if (rest >= 0x7c00u) return bits_to_f32(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-  if (rest >= 0x400u) return bits_to_f32(sign | ((rest << 13) + 0x38000000u));
-  float f = (float)rest * 5.9604644775390625e-8f;  // denormal: a multiple of 2^-24
-  return sign ? -f : f;
+  const uint rest = h & 0x7fffu, sign = (uint)(h & 0x8000u) << 16;
+  const float tiny = (float)(int)rest * 5.9604644775390625e-8f;  // denormal: a multiple of 2^-24
+  const uint bits = (rest << 13) + (rest < 0x7c00u ? 0x38000000u : 0x70000000u);
+  return bits_to_f32((rest < 0x400u ? f32_to_bits(tiny) : bits) | sign);  // no branches: loops become vector loops
 }
 
 FUNC ushort f32_to_f16(float f) {

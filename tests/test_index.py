@@ -245,3 +245,34 @@ def test_kv_cache_step(device: torch.device) -> None:
 
     args = (_x(2, 3, 8, 4).detach(), _x(2, 3, 1, 4).detach(), torch.tensor([3]), _x(2, 50).detach())
     assert_same(step, *args, device=device)
+
+
+@pytest.mark.parametrize("width", [255, 256, 257, 600])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bool], ids=str)
+def test_blocks_of_indices(width: int, dtype: torch.dtype, device: torch.device) -> None:
+    x, source = ((torch.randn(5, width) * 3).to(dtype) for _ in range(2))
+    for dim, size in ((1, width), (0, 5)):
+        index = torch.randint(0, size, (5, width))
+        d, i, s = x.to(device), index.to(device), source.to(device)
+        assert torch.equal(d.gather(dim, i).cpu(), x.gather(dim, index))
+        assert torch.equal(d.t().contiguous().t().gather(dim, i).cpu(), x.gather(dim, index))
+        torch.testing.assert_close(d.scatter_add(dim, i, s).cpu(), x.scatter_add(dim, index, source))
+    wrapped = torch.randint(-width, width, (700,))
+    assert torch.equal(x.to(device)[:, wrapped.to(device)].cpu(), x[:, wrapped])
+
+
+@pytest.mark.parametrize("bad", [1000, -1001, 2**33])
+def test_one_bad_index_among_blocks(bad: int, device: torch.device) -> None:
+    index = torch.arange(1000)
+    index[700] = bad
+    with pytest.raises(IndexError):
+        torch.randn(1000, device=device)[index.to(device)].cpu()
+    with pytest.raises(RuntimeError):
+        torch.zeros(1000, device=device).scatter_add(0, index.to(device), torch.ones(1000, device=device)).cpu()
+
+
+@pytest.mark.parametrize("alpha", [1, 2, 0.5])
+def test_index_add_scales(alpha: float, device: torch.device) -> None:
+    x, index, rows = torch.randn(9, 33), torch.randint(0, 9, (40,)), torch.randn(40, 33)
+    found = x.to(device).index_add(0, index.to(device), rows.to(device), alpha=alpha)
+    torch.testing.assert_close(found.cpu(), x.index_add(0, index, rows, alpha=alpha))

@@ -106,3 +106,61 @@ def test_clip_grad_norm(foreach: bool, device: torch.device) -> None:
         norm = torch.nn.utils.clip_grad_norm_(weights, 0.5, foreach=foreach)
         results.append(([w.grad.cpu() for w in weights], norm.cpu()))  # type: ignore[union-attr]
     torch.testing.assert_close(results[1], results[0])
+
+
+def _many() -> list[torch.Tensor]:
+    shapes = [(5, 3), (7,), (), (1,), (2, 3, 4), (300, 70)]
+    return [torch.randn(s, generator=torch.Generator().manual_seed(k)) for k, s in enumerate(shapes * 30)]
+
+
+def test_lists_longer_than_one_launch(device: torch.device) -> None:
+    lists, here = _many(), [t.to(device) for t in _many()]
+    numbers = [float(k) for k in range(len(lists))]
+    torch._foreach_mul_(lists, numbers)
+    torch._foreach_mul_(here, numbers)
+    torch.testing.assert_close([t.cpu() for t in here], lists)
+    roots = torch._foreach_sqrt(torch._foreach_abs(here))
+    torch.testing.assert_close([t.cpu() for t in roots], list(torch._foreach_sqrt(torch._foreach_abs(lists))))
+
+
+def test_lists_of_several_layouts_and_dtypes(device: torch.device) -> None:
+    lists = [torch.randn(4, 5), torch.randn(5, 4).t(), torch.randn(3).half(), torch.randn(6)[::2], torch.randn(0)]
+    others = [torch.randn(5), torch.randn(1), torch.randn(3).half(), torch.randn(1), torch.randn(0)]
+    found = torch._foreach_add([t.to(device) for t in lists], [t.to(device) for t in others])
+    torch.testing.assert_close([t.cpu() for t in found], list(torch._foreach_add(lists, others)))
+
+
+def test_a_tensor_twice_in_a_list(device: torch.device) -> None:
+    x, y = torch.ones(5, device=device), torch.ones(5, device=device)
+    torch._foreach_add_([x, y], 1)
+    torch._foreach_add_([x, x], 1)
+    assert x.tolist() == [4.0] * 5
+
+
+def test_norms_of_lists(device: torch.device) -> None:
+    lists = [*_many(), torch.randn(30, 40).t(), torch.full((100_000,), 0.1)]
+    found = torch._foreach_norm([t.to(device) for t in lists])
+    torch.testing.assert_close([n.cpu() for n in found], [t.double().norm().float() for t in lists])
+    found = torch._foreach_norm([t.to(device) for t in lists[:5]], 1)
+    torch.testing.assert_close([n.cpu() for n in found], list(torch._foreach_norm(lists[:5], 1)))
+
+
+def test_lists_set_to_zero(device: torch.device) -> None:
+    lists = [t.to(device) for t in (*_many(), torch.ones(3, dtype=torch.bool), torch.ones(2, dtype=torch.complex64))]
+    before = lists[0]._version
+    torch._foreach_zero_(lists)
+    assert lists[0]._version > before
+    assert not any(t.any().item() for t in lists)
+
+
+def test_parameters_that_joined_later(device: torch.device) -> None:
+    results = []
+    for where in ("cpu", device):
+        weights = [w.to(where).requires_grad_() for w in _weights()]
+        optimizer = torch.optim.AdamW(weights, lr=0.1, foreach=True)
+        for step in range(3):
+            for w in weights[: 2 + step]:
+                w.grad = w.detach().clone()
+            optimizer.step()
+        results.append([w.detach().cpu() for w in weights])
+    torch.testing.assert_close(results[1], results[0])

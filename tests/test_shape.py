@@ -72,3 +72,42 @@ def test_errors_are_torchs(device: torch.device) -> None:
         torch.cat([x, torch.ones(3, 3, device=device)], 1)
     with pytest.raises(IndexError, match="out of range"):
         torch.cat([x, x], 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8, torch.float16, torch.complex128], ids=str)
+@pytest.mark.parametrize("shape", [(3, 17), (5, 64), (7, 129), (2, 1023), (300, 500)], ids=str)
+def test_copies_of_runs(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+    x = (torch.randn(shape) * 10).to(dtype)
+    d = x.to(device)
+    for cut in (slice(1, None), slice(None, -1), slice(2, -1)):
+        assert torch.equal(d[:, cut].contiguous().cpu(), x[:, cut])
+        into = torch.zeros_like(d)
+        into[:, cut] = d[:, cut]
+        want = torch.zeros_like(x)
+        want[:, cut] = x[:, cut]
+        assert torch.equal(into.cpu(), want)
+    assert torch.equal(d.flip(0).cpu(), x.flip(0))
+    assert torch.equal(d.repeat(2, 3).cpu(), x.repeat(2, 3))
+    assert torch.equal(d[:, None].expand(-1, 3, -1).contiguous().cpu(), x[:, None].expand(-1, 3, -1))
+    for dim in (0, 1, -1):
+        assert torch.equal(
+            torch.cat([d, d[:1].expand(shape), d], dim).cpu(), torch.cat([x, x[:1].expand(shape), x], dim)
+        )
+        assert torch.equal(torch.stack([d, d.flip(0), d], dim).cpu(), torch.stack([x, x.flip(0), x], dim))
+
+
+def test_cat_of_many(device: torch.device) -> None:
+    for count in (100, 128, 129, 200):
+        rows = [torch.randn(3, k % 4) for k in range(count)]
+        assert torch.equal(torch.cat([r.to(device) for r in rows], 1).cpu(), torch.cat(rows, 1))
+        numbers = [torch.tensor(float(k)) for k in range(count)]
+        assert torch.equal(torch.stack([n.to(device) for n in numbers]).cpu(), torch.stack(numbers))
+
+
+def test_every_float16(device: torch.device) -> None:
+    halves = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(torch.float16)
+    torch.testing.assert_close(halves.to(device).float().cpu(), halves.float(), rtol=0, atol=0, equal_nan=True)
+    edges = torch.tensor([0.0, -0.0, 65504.0, 65519.0, 65520.0, -65520.0, 5.97e-8, 2.98e-8, 2.99e-8, 6.1e-5, torch.inf])
+    floats = torch.cat([edges, torch.tensor([torch.nan, 1e-45]), torch.randn(100_003), torch.randn(9999) * 1e-5])
+    for x in (floats, floats[1:], floats[:7], floats[::3]):
+        torch.testing.assert_close(x.to(device).half().cpu(), x.half(), rtol=0, atol=0, equal_nan=True)

@@ -19,7 +19,7 @@ from ..errors import Unsupported, unsupported_dtype
 from ..refs import MAX_RANK, Layout, Ref, Value
 from .fours import four_body, four_types, takes_fours
 from .plain_copy import emit_plain_copy
-from .runs import emit_runs
+from .runs import emit_halves, emit_runs
 from .source import read_native
 from .transpose import emit_transpose
 from .types import complex_ctype, ctype, raw_dtype
@@ -264,7 +264,7 @@ def _move(builder: Builder, target: Ref, source: Ref, compute: torch.dtype) -> N
     """target = source through `compute`, as runs of bytes or in tiles where that is faster."""
     _check_broadcast("source", source.shape, target.shape)
     whole = source.expand(target.shape)
-    if target.dtype == source.dtype and emit_runs(builder, target, whole):
+    if emit_halves(builder, target, whole) or (target.dtype == source.dtype and emit_runs(builder, target, whole)):
         return
     if not emit_transpose(builder, target, whole, compute):
         emit(builder, {"o": (target, "s")}, {"s": source}, {}, compute)

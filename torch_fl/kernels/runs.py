@@ -41,6 +41,20 @@ def emit_runs(b: Builder, target: Ref, source: Ref) -> bool:
     return True
 
 
+def emit_halves(b: Builder, target: Ref, source: Ref) -> bool:
+    """target (float16) = source (float32) of the same shape where both are one run; else False. Only for CPUs."""
+    from .pointwise import merge
+
+    if not b.is_cpu or (target.dtype, source.dtype) != (torch.float16, torch.float32) or not target.numel:
+        return False
+    sizes, strides = merge(target.shape, [target.strides, source.strides])
+    if len(sizes) != 1 or strides != [[1], [1]]:
+        return False
+    items, chunk = b.split(target.numel)
+    b.launch("halves.c", "to_halves", items, [source, target, target.numel, -(-chunk // 8) * 8])
+    return True
+
+
 def _bytes(ref: Ref) -> Ref:
     """The bytes of a tensor, from its first element to its last."""
     size = ref.dtype.itemsize
