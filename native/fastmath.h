@@ -7,16 +7,17 @@ FUNC float fast_copysign(float magnitude, float sign) {
 
 // The integer nearest to x (|x| < 2^22): the adder rounds; the low bits of the sum are the integer.
 #define FAST_ROUND 12582912.0f
+// With 127 added, the low bits of the sum are the exponent of 2^n: for -127 <= n <= 128, at whose ends it is 0 and infinity.
+#define FAST_POWER 12583039.0f
+#define FAST_POW2(t) bits_to_f32(f32_to_bits(t) << 23)
 
-// expm1(r) for |r| <= ln(2)/2: Taylor series to r^8.
+// expm1(r) for |r| <= ln(2)/2: a minimax polynomial, relative error 3e-9.
 FUNC float fast_expm1_small(float r) {
-  float p = 2.48015873e-5f;
-  p = p * r + 1.98412698e-4f;
-  p = p * r + 1.38888889e-3f;
-  p = p * r + 8.33333333e-3f;
-  p = p * r + 4.16666667e-2f;
-  p = p * r + 1.66666667e-1f;
-  p = p * r + 0.5f;
+  float p = 1.381461324e-3f;
+  p = p * r + 8.368709937e-3f;
+  p = p * r + 4.166838737e-2f;
+  p = p * r + 1.666652069e-1f;
+  p = p * r + 4.999999345e-1f;
   return r + r * r * p;
 }
 
@@ -30,6 +31,23 @@ FUNC float fast_exp(float x) {
   const int k = (int)(f32_to_bits(t) - 0x4b400000u), half_ = k >> 1;
   return (1.0f + fast_expm1_small(r)) * fast_pow2(half_) * fast_pow2(k - half_);
 }
+
+// The same where it does not matter that results below 2^-126 are 0. For x <= 88.
+FUNC float fast_exp_down(float x) {
+  x = x < -88.0f ? -88.0f : x;
+  const float t = x * 1.44269504f + FAST_POWER, n = t - FAST_POWER;
+  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  float p = 1.381461324e-3f;
+  p = p * r + 8.368709937e-3f;
+  p = p * r + 4.166838737e-2f;
+  p = p * r + 1.666652069e-1f;
+  p = p * r + 4.999999345e-1f;
+  p = p * r + 1.0f;
+  return (p * r + 1.0f) * FAST_POW2(t);
+}
+
+// The same where, besides, results above 2^127.5 may be infinite.
+FUNC float fast_exp_near(float x) { return fast_exp_down(x > 89.0f ? 89.0f : x); }
 
 FUNC float fast_expm1(float x) {
   const float c = x > 89.0f ? 89.0f : x < -18.0f ? -18.0f : x;
@@ -63,28 +81,55 @@ FUNC float fast_tanh(float x) {
   return fast_copysign(t / (t + 2.0f), x);
 }
 
-FUNC float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+FUNC float fast_sigmoid(float x) { return 1.0f / (1.0f + fast_exp_near(-x)); }
 
-// Below 1 a polynomial in x^2; above, 1 - exp(-x^2) erfcx(x) with erfcx a polynomial in 1 / (1 + x / 2). Coefficients
-// are Chebyshev fits to relative errors of 1e-9 on [0, 1] and 3e-8 on [1, 4].
+// log2(erfc(a)) for 0 <= a <= 4, a minimax polynomial; beyond, it falls on.
+FUNC float fast_log2_erfc(float a) {
+  float p = -5.864502428e-5f;
+  p = p * a + 5.490341993e-4f;
+  p = p * a - 1.804042004e-3f;
+  p = p * a - 2.994308018e-4f;
+  p = p * a + 2.787729675e-2f;
+  p = p * a - 1.483305503e-1f;
+  p = p * a - 9.184433541e-1f;
+  p = p * a - 1.627907091e+0f;
+  return p * a;
+}
+
+// (2^f - 1) / f for |f| <= 1/2: a minimax polynomial, relative error 2e-9.
+FUNC float fast_exp2m1_over(float f) {
+  float p = 1.535359953e-4f;
+  p = p * f + 1.339885206e-3f;
+  p = p * f + 9.618436384e-3f;
+  p = p * f + 5.550332546e-2f;
+  p = p * f + 2.402264792e-1f;
+  return p * f + 6.931472028e-1f;
+}
+
+// 1 - erfc(|x|), as 2^n 2^f - 1 without cancellation near 0.
 FUNC float fast_erf(float x) {
-  const float a = bits_to_f32(f32_to_bits(x) & 0x7fffffffu), z = a * a;
-  float p = 7.847259159e-05f;
-  p = p * z - 8.008189334e-04f;
-  p = p * z + 5.188098891e-03f;
-  p = p * z - 2.685369110e-02f;
-  p = p * z + 1.128358225e-01f;
-  p = p * z - 3.761262557e-01f;
-  p = p * z + 1.128379166e+00f;
-  const float c = a > 4.0f ? 4.0f : a, t = 1.0f / (1.0f + 0.5f * c);
-  float q = -5.919458179e-02f;
-  q = q * t - 4.048771337e-02f;
-  q = q * t + 3.831475167e-01f;
-  q = q * t + 1.146611369e-01f;
-  q = q * t + 3.260220072e-01f;
-  q = q * t + 2.745317283e-01f;
-  q = q * t + 5.351084441e-04f;
-  return a < 1.0f ? x * p : fast_copysign(1.0f - fast_exp(-c * c) * q, x);
+  const float a = bits_to_f32(f32_to_bits(x) & 0x7fffffffu), y = fast_log2_erfc(a > 4.0f ? 4.0f : a);
+  const float t = y + FAST_POWER, f = y - (t - FAST_POWER), s = FAST_POW2(t);
+  return fast_copysign((1.0f - s) - s * f * fast_exp2m1_over(f), x);
+}
+
+// Phi(-a) = erfc(a / sqrt(2)) / 2 for 0 <= a <= FAST_PHI_ENDS, where it is 0.
+#define FAST_PHI_ENDS 9.670624f
+FUNC float fast_phi(float a) {
+  const float y = fast_log2_erfc(a * 0.707106781f) - 1.0f;
+  const float t = y + FAST_POWER, f = y - (t - FAST_POWER), s = FAST_POW2(t);
+  return s + s * f * fast_exp2m1_over(f);
+}
+
+// x Phi(x) = max(x, 0) - |x| Phi(-|x|). NaN at negative infinity, as x (1 + erf(x)) is.
+FUNC float fast_gelu(float x) {
+  const float a = bits_to_f32(f32_to_bits(x) & 0x7fffffffu), c = a > FAST_PHI_ENDS ? FAST_PHI_ENDS : a;
+  return (x > 0.0f ? x : x * 0.0f) - c * fast_phi(c);
+}
+
+FUNC float fast_gelu_grad(float g, float x) {
+  const float a = bits_to_f32(f32_to_bits(x) & 0x7fffffffu), h = fast_phi(a > FAST_PHI_ENDS ? FAST_PHI_ENDS : a);
+  return g * ((x > 0.0f ? 1.0f - h : h) + x * 0.398942280f * fast_exp_down(-0.5f * x * x));
 }
 
 // sin(x + quarter pi/2): x = k pi/2 + r in three steps (Cody and Waite), Taylor series on |r| <= pi/4. Larger arguments

@@ -60,10 +60,19 @@ FUNC ACC m_logaddexp2(ACC a, ACC b) {
 FUNC ACC m_xlogy(ACC a, ACC b) { return b != b ? b : a == 0 ? 0 : a * m_log(b); }
 FUNC ACC m_xlog1py(ACC a, ACC b) { return b != b ? b : a == 0 ? 0 : a * m_log1p(b); }
 // Derivative and value of GELU: x Phi(x), and its tanh approximation.
+#ifdef ACC_DOUBLE
 FUNC ACC m_gelu(ACC x) { return K(0.5) * x * (1 + m_erf(x * K(0.7071067811865476))); }
 FUNC ACC m_gelu_grad(ACC g, ACC x) {
   const ACC cdf = K(0.5) * (1 + m_erf(x * K(0.7071067811865476)));
   return g * (cdf + x * (m_exp(K(-0.5) * x * x) * K(0.3989422804014327)));
+}
+#else
+#define m_gelu(x) fast_gelu(x)
+#define m_gelu_grad(g, x) fast_gelu_grad(g, x)
+#endif
+FUNC ACC m_silu_grad(ACC g, ACC x) {
+  const ACC s = m_sigmoid(x);
+  return g * (s * (1 + x * (1 - s)));
 }
 FUNC ACC m_gelu_tanh(ACC x) {
   return K(0.5) * x * (1 + m_tanh(K(0.7978845608028654) * (x + K(0.044715) * x * x * x)));

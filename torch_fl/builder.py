@@ -186,13 +186,14 @@ class Builder:
     def split(self, total: int, grain: int = 4096) -> tuple[int, int]:
         """Work-items for `total` independent elements and the elements of each: (items, chunk).
 
-        A CPU gets few items of at least `grain` elements, anything else one element each.
+        A CPU gets few items of at least `grain` elements, anything else one element each. Few, but not one for each
+        of its units: drivers hand them out in unequal shares.
         """
         if total <= 0:
             return 0, 1
         if not self.is_cpu:
             return total, 1
-        items = max(1, min(-(-total // grain), 4 * self.device.properties.compute_units))
+        items = max(1, min(-(-total // grain), 16 * self.device.properties.compute_units))
         chunk = -(-total // items)
         return -(-total // chunk), chunk
 

@@ -79,7 +79,7 @@ def _body(
       row_ /= m_.size[d_];
      {walk}
     }}
-    for (IDX j_ = 0; j_ < n_; ++j_) {{
+    WIDE for (IDX j_ = 0; j_ < n_; ++j_) {{
 {loads}      {code}
 {results}{saves}    }}
     start_ += n_;
@@ -177,7 +177,7 @@ def _emit_walk(
     else:
         body = _body(steps, single, reads, list(outs), code, setup)
     text = f"{used}\nkernel pointwise({', '.join(params)}) {{{body}}}\n"
-    defines = _compute_defines(builder, compute)
+    defines = _compute_defines(builder, compute) | _width(builder, steps, compute, helpers, code, outs)
     for n, r in walked.items():
         defines |= _operand(builder, n, r.dtype, compute)
     defines |= {f"EXPR_{n}": f"({o[1]})" for n, o in outs.items()}
@@ -185,6 +185,20 @@ def _emit_walk(
     items, chunk = (-(-total // 4), 4) if fours else builder.split(total)
     bound = Layout.of(sizes, strides)
     builder.launch(text, "pointwise", items, [*walked.values(), *numbers.values(), total, chunk, bound], defines)
+
+
+def _width(
+    builder: Builder, steps: Mapping[str, str], compute: torch.dtype, helpers: str, code: str, outs: Any
+) -> dict[str, object]:
+    """Asks for whole registers (WIDE) where compilers can inline what the loop calls, and elements are neighbours."""
+    calls = set(re.findall(r"\b(\w+)\(", " ".join([code, *(o[1] for o in outs.values())])))
+    fits = builder.is_cpu and compute == torch.float32 and not helpers and calls <= _INLINED
+    return {"ON_CPU": 1} if fits and all(s in ("0", "1") for s in steps.values()) else {}
+
+
+_INLINED = {"ACC", "K", *(f"m_{n}" for n in (
+    "exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "sqrt", "gelu", "gelu_grad", "gelu_tanh",
+    "gelu_tanh_grad", "silu_grad", "softplus", "mish_grad"))}  # fmt: skip
 
 
 def _helpers(helpers: str, *code: str) -> str:

@@ -7,6 +7,7 @@ too few outputs to keep the chip busy run in two levels: parts first, then the p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from .pointwise import merge
 from .row_groups import SHORT, groups_for, reduction_parts, row_source, shape_of
 from .source import read_native
 from .types import HALVES, ctype
+from .vectors import lane_defines, lane_source
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -27,6 +29,8 @@ ROWS = 128
 PART = 16384
 """Elements a part of a split reduction has at least, on a CPU; elsewhere `GPU_PART`."""
 GPU_PART = 64
+SHORT_ROW = 64
+"""Elements in a row from which explicit vectors pay."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ def _parts(b: Builder, units: int, walk: _Walk, out: Ref) -> int:
     if _in_groups(b, walk, out):
         return reduction_parts(b, outs, count)
     if b.is_cpu:
-        wanted, grain = 2 * b.device.properties.compute_units, max(ROWS, PART * units // max(outs, 1))
+        wanted, grain = 16 * b.device.properties.compute_units, max(ROWS, PART * units // max(outs, 1))
     else:
         wanted, grain = 32768, GPU_PART
     if units >= wanted or count < 2 * grain or not units:
@@ -189,16 +193,51 @@ def _launch(
     }
     part = -(-walk.red.numel // parts)
     items, chunk = b.split(units, max(1, PART // max(1, part * tile)))
+    args: list[Any] = [x, other, shift, out, units, chunk, walk.red.numel, part, walk.kept.numel, e, kept, red]
+    lanes = None if columns or _in_groups(b, walk, out) else _lanes(b, out, walk, how, acc, red)
+    if lanes is not None:
+        text = lane_source("reduce.h", "reduce_lanes.c")
+        mine = {k: v for k, v in defines.items() if not k.startswith("U")}  # in vector.h U is a type
+        b.launch(text, "reduce_lanes", (items, parts), args, mine | lanes)
+        return
     kernel = "reduce_columns" if columns else "reduce_groups" if _in_groups(b, walk, out) else "reduce_rows"
     text = read_native("reduce.h") + read_native(f"{kernel}.c")
     if "EXP(" in how.map:
         text = read_native("fastmath.h") + text
         defines["EXP"] = "exp" if acc == torch.float64 else "fast_exp"
-    args: list[Any] = [x, other, shift, out, units, chunk, walk.red.numel, part, walk.kept.numel, e, kept, red]
     if kernel == "reduce_groups":
         shape = shape_of(part)
         text, items, defines = row_source() + text, groups_for(units, shape["LPR"]), defines | shape
     b.launch(text, kernel, (items, parts), args, defines)
+
+
+_JOINS = {
+    "a + b": "a + b",
+    "a * b": "a * b",
+    MAX.join: "CHOOSE(b > a, b, CHOOSE(b != b, b, a))",
+    MIN.join: "CHOOSE(b < a, b, CHOOSE(b != b, b, a))",
+}
+"""Ways to join that native/reduce_lanes.c has, as vectors write them."""
+_ARITHMETIC = re.compile(r"[vzs()+* -]+")
+
+
+def _lanes(
+    b: Builder, out: Ref, walk: _Walk, how: Reduction, acc: torch.dtype, red: Layout
+) -> dict[str, object] | None:
+    """Defines for explicit vectors; None where elements are no neighbours or the expressions more than arithmetic."""
+    other = walk.kept_other or walk.kept
+    text = how.map.replace("(ACC)", "")
+    if how.index or how.join not in _JOINS or not _ARITHMETIC.fullmatch(text) or red.sizes[0] < SHORT_ROW:
+        return None
+    if red.strides[0][0] != 1 or (walk.kept_other and red.strides[1][0] != 1):
+        return None
+    found = lane_defines(b, acc, T=walk.kept.dtype, Z=other.dtype)
+    if found is None:
+        return None
+    at = "Z_at(from_z + {0})" if walk.kept_other else "ALL(0)"
+    return found | b.types(R=out.dtype) | {
+        "MAP": text, "JOIN_LANES": _JOINS[how.join], "OTHER_AT(i)": at.format("(i)")
+    }  # fmt: skip
 
 
 def _defines(b: Builder, dtypes: Sequence[torch.dtype], acc: torch.dtype, how: Reduction) -> dict[str, object]:

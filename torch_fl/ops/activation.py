@@ -34,7 +34,7 @@ _BACKWARD = {
     "hardtanh_backward": "self <= min_val || self >= max_val ? 0 : grad_output",
     "hardsigmoid_backward": "self > -3 && self < 3 ? grad_output / 6 : 0",
     "hardswish_backward": "self < -3 ? 0 : self <= 3 ? grad_output * (self / 3 + K(0.5)) : grad_output",
-    "silu_backward": "grad_output * m_sigmoid(self) * (1 + self * (1 - m_sigmoid(self)))",
+    "silu_backward": "m_silu_grad(grad_output, self)",
     "hardshrink_backward": "self >= -lambd && self <= lambd ? 0 : grad_out",
     "softshrink_backward": "self >= -lambd && self <= lambd ? 0 : grad_output",
     "softplus_backward": "self * beta > threshold ? grad_output : grad_output * m_sigmoid(self * beta)",

@@ -1,4 +1,4 @@
-"""softmax and log_softmax along a dimension, and their gradients (native/softmax_*.c)."""
+"""softmax and log_softmax along a dimension, and their gradients (native/softmax_*.c, native/lanes.h)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from ..kernels.pointwise import merge
 from ..kernels.row_groups import SHORT, launch_rows
 from ..kernels.source import read_native
 from ..kernels.types import ctype
+from ..kernels.vectors import lane_defines, lane_source
 from ..refs import Layout, Ref
 from ..registry import kernel
 
 _TILE = 256
 _GRAIN = 16384
+_SHORT = 32
+"""Rows of fewer elements are not worth explicit vectors."""
 
 
 def _along(b: Builder, direction: str, refs: Sequence[Ref], dim: int, logarithm: bool) -> None:
@@ -30,13 +33,20 @@ def _along(b: Builder, direction: str, refs: Sequence[Ref], dim: int, logarithm:
     acc = torch.float64 if refs[-1].dtype == torch.float64 else torch.float32
     defines = b.types(ACC_=acc, T=refs[0].dtype, S=refs[-2].dtype, U=refs[-1].dtype)
     inner = [s[0] for s in strides] if columns else steps
-    defines |= {"ACC": ctype(acc).compute, "EXP": "exp" if acc == torch.float64 else "fast_exp"}
+    defines |= {"ACC": ctype(acc).compute, "EXP": "exp" if acc == torch.float64 else "fast_exp_down"}
     defines |= {"LOGARITHM": int(logarithm), "TILE": tile}
     defines["UNIT"] = int(all(s == 1 for s in inner))
     units = kept[0].numel
     if b.groups and not columns and n > SHORT:
         args = [*refs, units, n, *steps, Layout.of(sizes, strides)]
         launch_rows(b, "softmax_groups.c", f"{direction}_groups", units, n, args, defines)
+        return
+    if (
+        not columns
+        and defines["UNIT"]
+        and n >= _SHORT
+        and _in_lanes(b, direction, refs, acc, logarithm, (n, units, Layout.of(sizes, strides)))
+    ):
         return
     if columns:
         units = -(-sizes[0] // tile) * (units // sizes[0]) if units else 0
@@ -45,6 +55,20 @@ def _along(b: Builder, direction: str, refs: Sequence[Ref], dim: int, logarithm:
     walk = "columns" if columns else "rows"
     text = read_native("fastmath.h") + read_native("softmax.h") + read_native(f"softmax_{walk}.c")
     b.launch(text, f"{direction}_{walk}", items, [*refs, units, chunk, n, *steps, layout], defines)
+
+
+def _in_lanes(
+    b: Builder, direction: str, refs: Sequence[Ref], acc: torch.dtype, logarithm: bool, rows: tuple[int, int, Layout]
+) -> bool:
+    """Contiguous rows in explicit vectors, where there are such for these dtypes."""
+    defines = lane_defines(b, acc, T=refs[0].dtype, S=refs[-2].dtype, R=refs[-1].dtype)
+    if defines is None:
+        return False
+    defines |= {"LOGARITHM": int(logarithm), "KEEP": int(refs[-1].dtype == acc and not logarithm)}
+    n, units, layout = rows
+    items, chunk = b.split(units, max(1, _GRAIN // n))
+    b.launch(lane_source("softmax_lanes.c"), f"{direction}_lanes", items, [*refs, units, chunk, n, layout], defines)
+    return True
 
 
 @kernel("aten::_softmax")

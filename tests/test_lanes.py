@@ -1,0 +1,69 @@
+"""Rows in explicit vectors: lengths around every multiple of a register, halves, and numbers that are not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+LENGTHS = (31, 32, 33, 63, 64, 65, 79, 127, 129, 255, 257, 1000, 4096, 4113)
+TOLERANCE: dict[torch.dtype, dict[str, float]] = {
+    torch.float32: {"rtol": 1.3e-6, "atol": 3e-5},
+    torch.float16: {"rtol": 2e-3, "atol": 1e-3},
+    torch.bfloat16: {"rtol": 1.6e-2, "atol": 1e-3},
+}
+WORKS: dict[str, Any] = {
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log_softmax": lambda x: torch.log_softmax(x, -1),
+    "sum": lambda x: x.sum(-1),
+    "mean": lambda x: x.mean(),
+    "amax": lambda x: x.amax(-1),
+    "amin": lambda x: x.amin(-1),
+    "var": lambda x: x.var(-1),
+    "norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
+    "mse": lambda x: F.mse_loss(x, x.flip(0), reduction="sum") / x.numel(),
+}
+
+pytestmark = pytest.mark.device
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("work", WORKS)
+def test_lengths_around_registers(device: torch.device, work: str, dtype: torch.dtype) -> None:
+    for n in LENGTHS:
+        x = torch.randn(3, n, generator=torch.Generator().manual_seed(n)).to(dtype)
+        torch.testing.assert_close(WORKS[work](x.to(device)).cpu(), WORKS[work](x), **TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("work", ["softmax", "log_softmax", "sum", "amax", "amin"])
+def test_numbers_that_are_not_finite(device: torch.device, work: str, number: float) -> None:
+    x = torch.randn(4, 300, generator=torch.Generator().manual_seed(0))
+    x[1, 77], x[2], x[3, 299] = number, number, number
+    for dtype in TOLERANCE:
+        half = x.to(dtype)
+        torch.testing.assert_close(
+            WORKS[work](half.to(device)).cpu(), WORKS[work](half), equal_nan=True, **TOLERANCE[dtype]
+        )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", ["_softmax_backward_data", "_log_softmax_backward_data"])
+def test_gradients_of_softmax(device: torch.device, name: str, dtype: torch.dtype) -> None:
+    op = getattr(torch.ops.aten, name)
+    for n in LENGTHS:
+        g, x = torch.randn(2, 3, n, generator=torch.Generator().manual_seed(n)).to(dtype)
+        y = x.log_softmax(-1) if "log" in name else x.softmax(-1)
+        torch.testing.assert_close(
+            op(g.to(device), y.to(device), -1, dtype).cpu(), op(g, y, -1, dtype), **TOLERANCE[dtype]
+        )
+
+
+def test_gelu_is_as_near_to_float64_as_on_the_cpu(device: torch.device) -> None:
+    x = torch.linspace(-12, 12, 100_001)
+    for work in (F.gelu, lambda x: torch.ops.aten.gelu_backward(torch.ones_like(x), x), torch.erf):
+        exact = work(x.double())
+        miss = (work(x.to(device)).cpu().double() - exact).abs().max()
+        assert miss <= max(4e-7, 2 * (work(x).double() - exact).abs().max())
