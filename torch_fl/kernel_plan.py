@@ -12,6 +12,7 @@ from . import overlap, rejection
 from .builder import Builder
 from .errors import Unsupported
 from .infer import Inferred, Out, find_tensors, infer
+from .known import infer_known
 from .plan import Plan
 from .refs import Ref, Value
 from .registry import COMPLEX, Kernel, find_kernels, find_overload
@@ -25,14 +26,18 @@ def kernel_plan(
     func: Any, target: Any, entry: Kernel, device: Device, tensors: Sequence[Tensor], args: Any, kwargs: Any
 ) -> Plan:
     bound = bind_all(func, args, kwargs)
-    inferred = infer(func, args, kwargs, device) if entry.infer else Inferred((), lambda flat: flat[0])
+    inferred = (
+        infer_known(func, entry.elementwise, args, kwargs, device)
+        if entry.infer
+        else Inferred((), lambda flat: flat[0])
+    )
     overlap.check(func, bound)
     builder = Builder(device, [t._spec for t in tensors], inferred)
     builder.buffers = [id(t._buffer) for t in tensors]
     builder.places = [(id(t._buffer), t._offset) for t in tensors]
     if not entry.infer:
         builder.pack = _pack_of(func)
-    functional = None if target is func else _functional(target, bound, device)
+    functional = None if target is func else _functional(target, entry, bound, device)
     if functional is not None:
         _check_dtypes(func, entry, inferred, functional, args, kwargs)
     _resize(inferred, builder, tensors)
@@ -61,9 +66,9 @@ def _resize(inferred: Inferred, builder: Builder, tensors: Sequence[Tensor]) -> 
         builder.inputs[index] = tensors[index]._spec
 
 
-def _functional(target: Any, bound: dict[str, Any], device: Device) -> Inferred:
+def _functional(target: Any, entry: Kernel, bound: dict[str, Any], device: Device) -> Inferred:
     """What the functional form returns."""
-    return infer(target, [], {p.name: bound[p.name] for p in params_of(target)}, device)
+    return infer_known(target, entry.elementwise, [], {p.name: bound[p.name] for p in params_of(target)}, device)
 
 
 def _check_dtypes(func: Any, entry: Kernel, inferred: Inferred, functional: Inferred, args: Any, kwargs: Any) -> None:

@@ -37,9 +37,16 @@ _library.define(
 )
 
 
+def _like(x: torch.Tensor) -> torch.Tensor:
+    """empty_like, which on the meta device is Python and costs more than all else here."""
+    if not x.is_contiguous():
+        return torch.empty_like(x)
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+
+
 def _attention_meta(q: Any, k: Any, v: Any, mask: Any, scale: Any, causal: bool) -> Any:
     shape = q.shape[:3]
-    out = torch.empty_like(q) if v.shape[3] == q.shape[3] else q.new_empty(*shape, v.shape[3])
+    out = _like(q) if v.shape[3] == q.shape[3] else q.new_empty(*shape, v.shape[3])
     return out, q.new_empty(shape, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
 
 
@@ -48,7 +55,7 @@ def _attend_meta(*args: Any) -> Any:
 
 
 def _backward_meta(q: Any, k: Any, v: Any, *_: Any) -> Any:
-    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    return _like(q), _like(k), _like(v)
 
 
 _library.impl("attention", _attention_meta, "Meta")
