@@ -6,6 +6,7 @@ from typing import Any
 
 from torch_fl.runtime.adapter import Discovery, Properties
 
+from ._opencl_inline import is_inline, offered
 from ._pocl_target import name_the_cpu
 
 
@@ -23,9 +24,11 @@ def discover() -> Discovery:
     cpu_platform = None
     for platform in platforms:
         try:
-            devices = platform.get_devices()
+            with offered(platform):
+                devices = platform.get_devices()
         except cl.Error:
             continue
+        shown = [d for d in devices if not is_inline(d)] or devices
         for device in devices:
             # Every CPU driver shows the same CPU: take the first platform's view of it and no other.
             if device.type & cl.device_type.CPU:
@@ -33,7 +36,8 @@ def discover() -> Discovery:
                 if platform != cpu_platform:
                     continue
                 name_the_cpu(device.int_ptr)
-            found.append(_properties(cl, device, sum(p.kind == "cpu" for p in found)))
+            if device in shown:
+                found.append(_properties(cl, device, sum(p.kind == "cpu" for p in found)))
     found.sort(key=lambda p: ("gpu", "accelerator", "cpu").index(p.kind))
     return Discovery(tuple(found), "" if found else "OpenCL platforms are present but list no device")
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch_fl.runtime.adapter import Handle
 
+Launch = tuple[Any, Sequence[Handle], Sequence[int], Sequence[bytes]]
+
 
 class Queue:
     """Launches reach the driver in order; a CPU driver gets small ones in bursts.
@@ -22,22 +24,26 @@ class Queue:
         self.burst = burst
         self.small = small
         self.last: Any = None
-        """The driver's event of the last command: the queue is in order, so it stands for all before it."""
-        self._waiting: list[tuple[Any, ...]] = []
-        self._lock = lock
+        """The driver's event of the last command: the queue is in order, so it stands for all before it. None: done."""
+        self.heavy = False
+        """Whether anything in flight may take long."""
+        self.waiting: list[Launch] = []
+        self._done = cl.command_execution_status.COMPLETE
+        self.lock = lock
         # All queues of a device share the lock: they share its kernels, whose arguments are set at each launch.
 
-    def add(self, small: bool, launch: tuple[Any, list[Handle], list[int], Sequence[bytes]]) -> None:
+    def add(self, small: bool, launch: Launch, light: bool = False) -> None:
         """Launch now or with the next burst: a function, and the handles, offsets and values to call it with."""
-        with self._lock:
-            self._waiting.append(launch)
-            if not small or len(self._waiting) >= self.burst:
+        with self.lock:
+            self.waiting.append(launch)
+            self.heavy = self.heavy or not light
+            if not small or len(self.waiting) >= self.burst:
                 self.flush()
 
     def flush(self) -> None:
         """Hand everything that waits to the driver. A launch that fails is raised; those after it stay."""
-        with self._lock:
-            waiting, done, driver, last = self._waiting, 0, self.driver, self.last
+        with self.lock:
+            waiting, done, driver, last = self.waiting, 0, self.driver, self.last
             try:
                 for submit, handles, offsets, values in waiting:
                     done += 1
@@ -46,16 +52,39 @@ class Queue:
                 self.last = last
                 del waiting[:done]
 
+    def idle(self) -> bool:
+        """Whether everything launched here is done; under the lock."""
+        if self.last is not None:
+            if self.last.command_execution_status > self._done:
+                return False
+            self.last = None
+        self.heavy = self.heavy and bool(self.waiting)
+        return not self.waiting
+
+    def clear(self) -> bool:
+        """Whether everything launched here is done; waits where nothing of it takes long. Under the lock."""
+        if self.heavy and not self.idle():
+            return False
+        self.finish()
+        return True
+
     def copy(self, target: Any, source: Any, **options: Any) -> None:
         """A copy on the queue, after everything launched before."""
-        with self._lock:
+        with self.lock:
             self.flush()
+            self.heavy = True
             self.last = self.cl.enqueue_copy(self.driver, target, source, **options)
 
     def finish(self) -> None:
         """Return when everything launched here is done."""
         self.flush()
-        self.driver.finish()
+        last = self.last
+        if last is not None:
+            self.driver.finish()
+            with self.lock:
+                if self.last is last:
+                    self.last = None
+                    self.heavy = self.heavy and bool(self.waiting)
 
     def record(self) -> Any:
         """The event of everything launched so far; None: nothing has been."""
@@ -65,6 +94,7 @@ class Queue:
 
     def wait(self, event: Any) -> None:
         """Have everything launched here from now on wait for an event of any queue of the device."""
-        with self._lock:
+        with self.lock:
             self.flush()
+            self.heavy = True
             self.last = self.cl.enqueue_barrier(self.driver, wait_for=[event])

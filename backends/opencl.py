@@ -6,46 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch_fl.kernels.source import FIELD
-from torch_fl.runtime.adapter import (
-    AddressArg,
-    Backend,
-    BufferArg,
-    Discovery,
-    Handle,
-    KernelArg,
-    Launcher,
-    Properties,
-    ValueArg,
-)
+from torch_fl.runtime.adapter import Backend, Discovery, Handle, KernelArg, Launcher, Properties
 
 from . import _opencl_discovery
+from ._opencl_inline import MAX_ITEMS, Inline, Program, Thread, inline_device
 from ._opencl_invokers import keep_invokers
+from ._opencl_launch import Arguments, Submit, submitter
 from ._opencl_memory import HostMemory, allocator, memory_of
 from ._opencl_queue import Queue
-
-
-Places = list[tuple[int, Any]]
-"""Byte in the struct of a kernel's scalars, and what gets what goes there."""
-
-
-def _scalars(args: Sequence[KernelArg]) -> tuple[bytearray, list[tuple[int, int, int]], Places, Places]:
-    """The struct of a kernel's scalars as `render` lays it out: its bytes, where offsets go (byte, slot, extra), where
-    launch-time values go, and where addresses of buffers do."""
-    data = bytearray()
-    offsets_at: list[tuple[int, int, int]] = []
-    values_at: Places = []
-    addresses_at: Places = []
-    for a in args:
-        if isinstance(a, BufferArg):
-            offsets_at.append((len(data), a.slot, a.offset))
-        elif isinstance(a, ValueArg):
-            values_at.append((len(data), a.get))
-        elif isinstance(a, AddressArg):
-            addresses_at.append((len(data), a.get))
-        data += a if isinstance(a, bytes) else bytes(FIELD if isinstance(a, BufferArg) else a.nbytes)
-        data += bytes(-len(data) % FIELD)
-    return data, offsets_at, values_at, addresses_at
 
 
 class OpenCL(Backend):
@@ -68,12 +36,14 @@ class OpenCL(Backend):
         self._cl = cl
         self.driver_errors = (cl.Error,)
         self.memory_errors = (cl.MemoryError,)
-        self.context = cl.Context([properties.handle])
         cpu = properties.kind == "cpu"
+        inline = inline_device(properties.handle) if cpu else None
+        self.context = cl.Context([properties.handle] if inline is None else [properties.handle, inline])
         burst, small, lock = (16, 4, threading.RLock()) if cpu else (1, 0, threading.RLock())
         self._queue_options = (cl, self.context, properties.handle, burst, small, lock)
         self.main = Queue(*self._queue_options)
         self._queues = [self.main]
+        self._thread = Thread(cl, self.context, inline) if inline is not None else None
         self._memory = memory_of(cl, self.main, cpu)
         self.allocate = allocator(cl, self._memory.take)  # type: ignore[method-assign]
         self.addresses = isinstance(self._memory, HostMemory) and self._memory.addresses
@@ -149,57 +119,55 @@ class OpenCL(Backend):
         options = ["-cl-std=CL1.2"]
         if "double" not in source:
             options.append("-cl-single-precision-constant")
-        return self._cl.Program(self.context, source).build(options=options)
+        return Program(
+            lambda devices: self._cl.Program(self.context, source).build(options=options, devices=devices),
+            self.properties.handle,
+        )
 
     def bind(
-        self, program: Any, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg], local: int = 0
+        self, program: Program, name: str, grid: tuple[int, int, int], args: Sequence[KernelArg], local: int = 0
     ) -> Launcher:
-        kernel = self._cl.Kernel(program, name)
-        set_arg, set_bytes = kernel.set_arg, kernel._set_arg_buf
-        buffers = [a.slot for a in args if isinstance(a, BufferArg)]
-        scalars, offsets_at, values_at, addresses_at = _scalars([*args, grid[0].to_bytes(8, "little")])
-        held = [slot for a in args if isinstance(a, AddressArg) for slot in a.slots]
-        struct = len(buffers)
-        set_bytes(struct, scalars)
+        passed = Arguments([*args, grid[0].to_bytes(8, "little")])
         block = local or self._block
         size = (grid[0] * local or -(-grid[0] // block) * block, grid[1], grid[2])
         per_group = (block, 1, 1)
         if grid[1] == grid[2] == 1:
             size, per_group = size[:1], per_group[:1]  # type: ignore[assignment]
-        places = [at for at, _ in values_at + addresses_at]
-        last: list[Any] = [[0] * len(offsets_at), [b""] * len(places)]
-        enqueue = self._cl.enqueue_nd_range_kernel
 
-        def submit(queue: Any, found: Sequence[Handle], wanted: list[int], packed: list[bytes]) -> Any:
-            for i, handle in enumerate(found):
-                set_arg(i, handle)
-            if wanted != last[0] or packed != last[1]:
-                last[:] = wanted, packed
-                for (at, _, _), offset in zip(offsets_at, wanted):
-                    scalars[at : at + 8] = offset.to_bytes(8, "little")
-                for at, data in zip(places, packed):
-                    scalars[at : at + len(data)] = data
-                set_bytes(struct, scalars)
-            return enqueue(queue, kernel, size, per_group)
+        def bound(built: Any) -> Submit:
+            return submitter(self._cl, self._cl.Kernel(built, name), passed, size, per_group)
 
+        items = grid[0] * grid[1] * grid[2] * (local or 1)
+        small = items <= self.main.small and not passed.held  # a launch that waits holds its buffers, but not those
+        inline = None
+        if self._thread is not None and items <= MAX_ITEMS and not passed.held:
+            inline = Inline(self._thread, self.main, program, bound)
+        return self._launcher(passed, bound(program.main), small, inline)
+
+    def _launcher(self, args: Arguments, submit: Submit, small: bool, inline: Inline | None) -> Launcher:
+        """What a plan calls: the launch in this thread where that is open, else on the queue of the current stream."""
+        slots, offsets_at, values_at, straight = args.slots, args.offsets_at, args.values_at, args.straight
+        addresses_at, held = args.addresses_at, args.held
         none: list[bytes] = []
-        small = not (local or held) and grid[0] * grid[1] * grid[2] <= self.main.small
-        add, here = self.main.add, self
+        main, here = self.main, self
 
         def run(handles: Sequence[Handle], offsets: Sequence[int], values: Sequence[Any]) -> None:
-            found = [handles[slot] for slot in buffers]
-            wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
+            if len(handles) == straight:
+                found, wanted = handles, offsets
+            else:
+                found = [handles[slot] for slot in slots]
+                wanted = [offsets[slot] + extra for _, slot, extra in offsets_at]
             packed = [get(values) for _, get in values_at] if values_at else none
             if held:
                 packed = packed + [get(handles, offsets) for _, get in addresses_at]
-            launch = (submit, found, wanted, packed)
-            streams = here.streams
-            if streams is None:
-                add(small, launch)
-            else:
-                stream = streams.current()
-                stream.queue.add(small, launch)
-                streams.used(stream, found + [handles[slot] for slot in held])
+            if here.streams is not None:
+                stream = here.streams.current()
+                stream.queue.add(small, (submit, found, wanted, packed))
+                here.streams.used(stream, [*found, *(handles[slot] for slot in held)])
+            elif inline is None or inline.run is None:
+                main.add(small, (submit, found, wanted, packed))
+            elif not inline.run(found, wanted, packed):
+                main.add(small, (submit, found, wanted, packed), inline.run is not None)
 
         return run
 

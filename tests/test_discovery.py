@@ -69,7 +69,7 @@ def test_two_platforms_of_one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     (platform, *_) = cl.get_platforms()
 
     class Copy:
-        name = "another PoCL"
+        name, version = "another PoCL", platform.version
 
         def get_devices(self) -> Any:
             return platform.get_devices()
