@@ -1,5 +1,5 @@
 // Matrix products for CPUs: out[b, m, n] = alpha * sum over (s, k) of a[b, s, m, k] * x[b, s, k, n] + beta * c[b, m, n].
-// Sizes and strides as in gemm.c. The register tile is MR rows by vectors of VL lanes; x is first copied into panels
+// Sizes and strides as in gemm.c; no depth is 0. The register tile is MR rows by vectors of VL lanes; x is first copied into panels
 // of neighbouring columns, where each k is one vector load. Private arrays hold sums, so any chip order of items works.
 #define N_ 0
 #define M_ 1
@@ -7,45 +7,55 @@
 #define B1_ 3
 #define B0_ 4
 #define S_ 5
-#define NR (2 * VL)    // columns of a packed panel of x
+#define NR (2 * VL)    // columns of a panel of x
 #define KC 256         // depth of a panel that stays in the first cache
-#define MB (8 * MR)    // largest block of the output
+#define MB (16 * MR)   // largest block of the output
 #define NB (4 * NR)
-// HALF_A, HALF_X: how a and x are stored, see DEFINE_LOAD.
+// HALF_A, HALF_X, HALF_C, HALF_O: how a, x, c and o are stored, see DEFINE_LOAD.
 DEFINE_LOAD(load_a, T_a, T_a_load, HALF_A)
 DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
+DEFINE_LOAD(load_c, T_c, T_c_load, HALF_C)
+#if HALF_O == 0
+FUNC void save_o(GLOBAL T_o* p, const V v) { *(GLOBAL V*)p = v; }
+#elif HALF_O < 3
+FUNC void save_o(GLOBAL T_o* p, const V v) { *(GLOBAL H*)p = to_halves(v, HALF_O); }
+#endif
 
-// dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes of a vector become 0.
-#define DEFINE_PACK(NAME, T, LOAD, LOADS, SPACE)                                                                     \
+// dst[kk][width] = src of `lanes` neighbours, for kk in [from, to) of the flattened (s, k); missing lanes of a vector
+// become 0. TURNED: blocks whose k is dense are turned in registers; others lane by lane.
+#define DEFINE_PACK(NAME, T, LOAD, LOADS, SPACE, TURNED)                                                             \
   FUNC void NAME(SPACE ACC* restrict dst, const GLOBAL T* restrict src, const int width, const int lanes,            \
                  const IDX lane_step, const IDX k_step, const IDX s_step, const IDX depth, IDX from, const IDX to) { \
     IDX s = from / depth, k = from - s * depth;                                                                      \
+    const int whole = lanes / VL * VL, padded = lanes > whole && whole + VL <= width ? whole + VL : lanes;           \
     while (from < to) {                                                                                              \
       const IDX run = depth - k < to - from ? depth - k : to - from;                                                 \
       const GLOBAL T* restrict p = src + s * s_step + k * k_step;                                                    \
-      const int padded = (lanes + VL - 1) / VL * VL < width ? (lanes + VL - 1) / VL * VL : width;                    \
+      int first = 0;                                                                                                 \
       if (lanes < padded)                                                                                            \
         AS_WRITTEN for (IDX i = 0; i < run; ++i)                                                                     \
           AS_WRITTEN for (int j = lanes; j < padded; ++j) dst[i * width + j] = 0;                                    \
-      if (lane_step == 1 && lanes == width && width < VL) {                                                          \
+      if (lane_step == 1) {                                                                                          \
         AS_WRITTEN for (IDX i = 0; i < run; ++i)                                                                     \
-          for (int j = 0; j < width; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                              \
-      } else if (lane_step == 1) {                                                                                   \
-        AS_WRITTEN for (IDX i = 0; i < run; ++i) {                                                                   \
-          int j = 0;                                                                                                 \
-          for (; j + VL <= lanes; j += VL) *(SPACE V*)(dst + i * width + j) = LOADS(p + i * k_step + j);             \
-          AS_WRITTEN for (; j < lanes; ++j) dst[i * width + j] = LOAD(p[i * k_step + j]);                            \
-        }                                                                                                            \
-      } else {                                                                                                       \
-        for (IDX i0 = 0; i0 < run; i0 += 16) {                                                                       \
-          const IDX i1 = i0 + 16 < run ? i0 + 16 : run;                                                              \
-          if (k_step == 1)                                                                                           \
-            for (int j = 0; j < lanes; ++j)                                                                          \
-              AS_WRITTEN for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i]);              \
-          else                                                                                                       \
-            for (int j = 0; j < lanes; ++j)                                                                          \
-              AS_WRITTEN for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i * k_step]);     \
-        }                                                                                                            \
+          for (int j = 0; j < whole; j += VL) *(SPACE V*)(dst + i * width + j) = LOADS(p + i * k_step + j);          \
+        first = whole;                                                                                               \
+      } else if (TURNED && k_step == 1) {                                                                            \
+        const IDX turned = run / VL * VL;                                                                            \
+        for (IDX i = 0; i < turned; i += VL)                                                                         \
+          for (int j = 0; j < whole; j += VL) {                                                                      \
+            V block[VL];                                                                                             \
+            UNROLLED for (int r = 0; r < VL; ++r) block[r] = LOADS(p + i + (j + r) * lane_step);                     \
+            turn(block);                                                                                             \
+            UNROLLED for (int r = 0; r < VL; ++r) *(SPACE V*)(dst + (i + r) * width + j) = block[r];                 \
+          }                                                                                                          \
+        AS_WRITTEN for (IDX i = turned; i < run; ++i)                                                                \
+          AS_WRITTEN for (int j = 0; j < whole; ++j) dst[i * width + j] = LOAD(p[i + j * lane_step]);                \
+        first = whole;                                                                                               \
+      }                                                                                                              \
+      for (IDX i0 = 0; i0 < run && first < lanes; i0 += 16) {                                                        \
+        const IDX i1 = i0 + 16 < run ? i0 + 16 : run;                                                                \
+        for (int j = first; j < lanes; ++j)                                                                          \
+          AS_WRITTEN for (IDX i = i0; i < i1; ++i) dst[i * width + j] = LOAD(p[j * lane_step + i * k_step]);         \
       }                                                                                                              \
       dst += run * width;                                                                                            \
       from += run;                                                                                                   \
@@ -53,11 +63,11 @@ DEFINE_LOAD(load_x, T_x, T_x_load, HALF_X)
       k = 0;                                                                                                         \
     }                                                                                                                \
   }
-DEFINE_PACK(pack_a, T_a, T_a_load, load_a, GLOBAL)
-DEFINE_PACK(pack_x, T_x, T_x_load, load_x, GLOBAL)
-DEFINE_PACK(strip_x, T_x, T_x_load, load_x, )
+DEFINE_PACK(pack_a, T_a, T_a_load, load_a, GLOBAL, 0)
+DEFINE_PACK(pack_x, T_x, T_x_load, load_x, GLOBAL, 1)
+DEFINE_PACK(strip_x, T_x, T_x_load, load_x, , 1)
 
-// out = alpha * sum + beta * c over a rows x cols corner; `sum` has `step` columns. PLAIN: out and c hold ACC.
+// out = alpha * sum + beta * c over a rows x cols corner; `sum` has `step` columns.
 FUNC void store(const ACC* restrict sum, const int step, const int rows, const int cols, GLOBAL T_o* restrict o,
                 const GLOBAL T_c* restrict c, const ACC alpha, const ACC beta, const IDX o_m, const IDX o_n,
                 const IDX c_m, const IDX c_n) {
@@ -66,11 +76,11 @@ FUNC void store(const ACC* restrict sum, const int step, const int rows, const i
     const GLOBAL T_c* restrict cp = c + i * c_m;
     const ACC* restrict from = sum + i * step;
     int j = 0;
-#if PLAIN
+#if HALF_O < 3
     if (o_n == 1 && beta == 0)
-      for (; j + VL <= cols; j += VL) *(GLOBAL V*)(op + j) = madd(alpha, *(const V*)(from + j), SPLAT(V, 0));
+      for (; j + VL <= cols; j += VL) save_o(op + j, madd(alpha, *(const V*)(from + j), SPLAT(V, 0)));
     else if (o_n == 1 && c_n == 1)
-      for (; j + VL <= cols; j += VL) *(GLOBAL V*)(op + j) = madd(alpha, *(const V*)(from + j), beta * AT(cp, j));
+      for (; j + VL <= cols; j += VL) save_o(op + j, madd(alpha, *(const V*)(from + j), beta * load_c(cp + j)));
 #endif
     AS_WRITTEN for (; j < cols; ++j) {
       ACC v = alpha * from[j];
@@ -80,117 +90,118 @@ FUNC void store(const ACC* restrict sum, const int step, const int rows, const i
   }
 }
 
-// One strip of WIDE columns and up to MB rows in one launch: x is packed into private memory, a is read where it is.
-#define DEPTH 128
-#define WIDE (2 * NR)
-#define DIRECT_ROWS(COLUMNS)                                                                                \
-  for (int i = 0; i < rows; i += MR) {                                                                      \
-    EACH_ROW(DIRECT_BEGIN)                                                                                  \
-    AS_WRITTEN for (IDX q = 0; q < run; ++q) {                                                                         \
-      const V x0 = HERE(strip, q * WIDE + j);                                                               \
-      COLUMNS                                                                                               \
-    }                                                                                                       \
-    ACC* to = sum + i * WIDE + j;                                                                           \
-    EACH_ROW(DIRECT_END)                                                                                    \
+// sum[MR][NR] (rows `step` apart) += a[depth][MR] * x[depth][NR]; `first`: sum is not read. Rows of a from `rows` on are
+// not read. Each call starts at 0: sums of sums lose less than one long sum. COLUMNS: how many vectors of the NR columns.
+#define DEFINE_MICRO(NAME, A_SPACE, X_SPACE, COLUMNS)                                                            \
+  APART void NAME(ACC* restrict sum, const int step, const A_SPACE ACC* restrict a, const IDX a_m, const IDX a_k, \
+                 const int rows, const X_SPACE ACC* restrict x, const IDX depth, const int first) {              \
+    EACH_ROW(MICRO_BEGIN)                                                                                        \
+    IDX at = 0;                                                                                                  \
+    AS_WRITTEN for (IDX k = 0; k < depth; ++k) {                                                                 \
+      const V x0 = *(const X_SPACE V*)x;                                                                         \
+      COLUMNS(const V x1 = *(const X_SPACE V*)(x + VL);)                                                         \
+      EACH_ROW(COLUMNS##_STEP)                                                                                   \
+      at += a_k;                                                                                                 \
+      x += NR;                                                                                                   \
+    }                                                                                                            \
+    if (!first) {                                                                                                \
+      EACH_ROW(COLUMNS##_ADD)                                                                                    \
+    }                                                                                                            \
+    EACH_ROW(COLUMNS##_END)                                                                                      \
   }
-#define DIRECT_BEGIN(R)                                                                        \
-  const GLOBAL T_a* restrict a##R = as + (i + R < rows ? i + R : rows - 1) * a_m;              \
-  V s##R = SPLAT(V, 0), t##R = SPLAT(V, 0);
-#define DIRECT_ONE(R) s##R = madd((ACC)T_a_load(a##R[q * a_k]), x0, s##R);
-#define DIRECT_TWO(R)                                \
-  const ACC c##R = (ACC)T_a_load(a##R[q * a_k]);     \
-  s##R = madd(c##R, x0, s##R);                       \
-  t##R = madd(c##R, x1, t##R);
-#define DIRECT_END(R)                       \
-  if (i + R < rows) {                       \
-    HERE(to, R * WIDE) += s##R;             \
-    HERE(to, R * WIDE + VL) += t##R;        \
-  }
-kernel gemm_direct(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, int mb, int nb, Layout4 g) {
+#define MICRO_BEGIN(R) V s##R = SPLAT(V, 0), t##R = SPLAT(V, 0); __typeof__(a) a##R = a + (R < rows ? R : rows - 1) * a_m;
+#define ONE(X)
+#define ONE_STEP(R) s##R = madd(a##R[at], x0, s##R);
+#define ONE_ADD(R) s##R += HERE(sum, R * step);
+#define ONE_END(R) HERE(sum, R * step) = s##R;
+#define TWO(X) X
+#define TWO_STEP(R) ONE_STEP(R) t##R = madd(a##R[at], x1, t##R);
+#define TWO_ADD(R) ONE_ADD(R) t##R += HERE(sum, R * step + VL);
+#define TWO_END(R) ONE_END(R) HERE(sum, R * step + VL) = t##R;
+
+// Up to NR columns and mb rows in one launch: x is packed into private memory; so is a, unless it is stored as ACC.
+#if HALF_A
+DEFINE_PACK(rows_a, T_a, T_a_load, load_a, , 0)
+#define LEFT
+#else
+#define LEFT GLOBAL
+#endif
+DEFINE_MICRO(micro_one, LEFT, , ONE)
+DEFINE_MICRO(micro_two, LEFT, , TWO)
+kernel gemm_direct(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, int mb, Layout4 g) {
   const IDX n = g.size[N_], m = g.size[M_], depth = g.size[K_], total = depth * g.size[S_];
-  const IDX strips = (n + nb - 1) / nb, blocks = (m + mb - 1) / mb;
-  const IDX j0 = (IDX)(GID0 % strips) * nb, i0 = (IDX)(GID0 / strips % blocks) * mb;
+  const IDX strips = (n + NR - 1) / NR, blocks = (m + mb - 1) / mb;
+  const IDX i0 = (IDX)(GID0 % blocks) * mb, j0 = (IDX)(GID0 / blocks % strips) * NR;
   const IDX batch = (IDX)(GID0 / strips / blocks), b1 = batch % g.size[B1_], b0 = batch / g.size[B1_];
-  const int cols = n - j0 < nb ? n - j0 : nb, rows = m - i0 < mb ? m - i0 : mb;
-  const GLOBAL T_a* restrict ap = a + b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_] + i0 * g.stride[1][M_];
-  const GLOBAL T_x* restrict xp = x + b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_] + j0 * g.stride[2][N_];
+  const int cols = n - j0 < NR ? n - j0 : NR, rows = m - i0 < mb ? m - i0 : mb;
   const IDX a_m = g.stride[1][M_], a_k = g.stride[1][K_];
-  ACC strip[DEPTH * WIDE], sum[MB * WIDE];
-  for (int i = 0; i < rows; ++i)
-    for (int j = 0; j < WIDE; j += VL) HERE(sum, i * WIDE + j) = SPLAT(V, 0);
+  const GLOBAL T_a* restrict ap = a + b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_] + i0 * a_m;
+  const GLOBAL T_x* restrict xp = x + b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_] + j0 * g.stride[2][N_];
+  ACC strip[KC * NR], sum[MB * NR];
   for (IDX from = 0; from < total;) {
-    const IDX s = from / depth, k = from - s * depth;
-    const IDX run = depth - k < DEPTH ? depth - k : DEPTH;
-    strip_x(strip, xp, WIDE, cols, g.stride[2][N_], g.stride[2][K_], g.stride[2][S_], depth, from, from + run);
+    const IDX s = from / depth, k = from - s * depth, run = depth - k < KC ? depth - k : KC;
+    strip_x(strip, xp, NR, cols, g.stride[2][N_], g.stride[2][K_], g.stride[2][S_], depth, from, from + run);
     const GLOBAL T_a* restrict as = ap + s * g.stride[1][S_] + k * a_k;
-    for (int j = 0; j < cols; j += NR) {
-      if (cols - j > VL) {
-        DIRECT_ROWS(const V x1 = HERE(strip, q * WIDE + j + VL); EACH_ROW(DIRECT_TWO))
-      } else {
-        DIRECT_ROWS(EACH_ROW(DIRECT_ONE))
-      }
+    for (int i = 0; i < rows; i += MR) {
+      const int some = rows - i < MR ? rows - i : MR;
+#if HALF_A
+      ACC left[MR * KC];
+      rows_a(left, as + i * a_m, KC, run, a_k, a_m, 0, some, 0, some);
+      const IDX l_m = KC, l_k = 1;
+#else
+      const GLOBAL ACC* restrict left = as + i * a_m;
+      const IDX l_m = a_m, l_k = a_k;
+#endif
+      if (cols > VL)
+        micro_two(sum + i * NR, NR, left, l_m, l_k, some, strip, run, from == 0);
+      else
+        micro_one(sum + i * NR, NR, left, l_m, l_k, some, strip, run, from == 0);
     }
     from += run;
   }
-  store(sum, WIDE, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
+  store(sum, NR, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
         c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_] + i0 * g.stride[3][M_] + j0 * g.stride[3][N_], alpha, beta,
         g.stride[0][M_], g.stride[0][N_], g.stride[3][M_], g.stride[3][N_]);
 }
 
-// Panels for gemm_block. Layout sizes (lanes, k, b1, b0, s); packed as [b0, b1, panels, s * k, width].
-#define PACK_ITEM(PACK, WIDTH)                                                                                    \
-  const IDX total = g.size[1] * g.size[4], panels = (g.size[0] + WIDTH - 1) / WIDTH, batch = (IDX)GID2;           \
-  const IDX from = (IDX)GID1 * chunk, to = from + chunk < total ? from + chunk : total, first = (IDX)GID0 * WIDTH; \
-  const IDX b1 = batch % g.size[2], b0 = batch / g.size[2];                                                       \
-  const int lanes = g.size[0] - first < WIDTH ? g.size[0] - first : WIDTH;                                        \
-  PACK(packed + ((batch * panels + (IDX)GID0) * total + from) * WIDTH,                                            \
-       source + b0 * g.stride[0][3] + b1 * g.stride[0][2] + first * g.stride[0][0], WIDTH, lanes, g.stride[0][0], \
-       g.stride[0][1], g.stride[0][4], g.size[1], from, to);
+// Panels for gemm_block: the first a_items work-items pack a, the others x. Layout sizes (lanes, k, b1, b0, s); packed as
+// [b0, b1, panels, s * k, width].
+#define PACK_ITEM(PACK, SOURCE, PACKED, ITEM, WIDTH, CHUNK, L)                                                       \
+  const int width = WIDTH;                                                                                           \
+  const IDX lanes = L.size[0], total = L.size[1] * L.size[4], panels = (lanes + width - 1) / width;                  \
+  const IDX chunks = (total + CHUNK - 1) / CHUNK, batch = (IDX)((ITEM) / panels / chunks);                           \
+  const IDX panel = (IDX)((ITEM) % panels), from = (IDX)((ITEM) / panels % chunks) * CHUNK, first = panel * width;   \
+  const IDX to = from + CHUNK < total ? from + CHUNK : total, b1 = batch % L.size[2], b0 = batch / L.size[2];        \
+  PACK(PACKED + ((batch * panels + panel) * total + from) * width,                                                   \
+       SOURCE + b0 * L.stride[0][3] + b1 * L.stride[0][2] + first * L.stride[0][0], width,                           \
+       lanes - first < width ? lanes - first : width, L.stride[0][0], L.stride[0][1], L.stride[0][4], L.size[1], from, to);
 
-kernel gemm_pack_a(in T_a source, out ACC packed, long chunk, Layout1 g) { PACK_ITEM(pack_a, MR) }
-
-kernel gemm_pack_x(in T_x source, out ACC packed, long chunk, Layout1 g) { PACK_ITEM(pack_x, NR) }
-
-// sum[MR][NR] (rows NB apart) += a panel[depth][MR] * x panel[depth][NR]; `first`: sum is not read. Each call starts
-// at 0: sums of sums lose less than one long sum.
-FUNC void micro(ACC* restrict sum, const GLOBAL ACC* restrict a, const GLOBAL ACC* restrict x, const IDX depth,
-                const int first) {
-#define ROW(R) V s##R = SPLAT(V, 0), t##R = SPLAT(V, 0);
-  EACH_ROW(ROW)
-#undef ROW
-  AS_WRITTEN for (IDX k = 0; k < depth; ++k) {
-    const V x0 = AT(x, 0), x1 = AT(x, VL);
-#define ROW(R) s##R = madd(a[R], x0, s##R); t##R = madd(a[R], x1, t##R);
-    EACH_ROW(ROW)
-#undef ROW
-    a += MR;
-    x += NR;
+kernel gemm_pack(in T_a a, in T_x x, out ACC packed_a, out ACC packed_x, long a_items, int a_width, int a_chunk, int x_chunk, Layout1 ga, Layout1 gx) {
+  if (GID0 < a_items) {
+    PACK_ITEM(pack_a, a, packed_a, GID0, a_width, a_chunk, ga)
+  } else {
+    PACK_ITEM(pack_x, x, packed_x, GID0 - a_items, NR, x_chunk, gx)
   }
-  if (!first) {
-#define ROW(R) s##R += HERE(sum, R * NB); t##R += HERE(sum, R * NB + VL);
-    EACH_ROW(ROW)
-#undef ROW
-  }
-#define ROW(R) HERE(sum, R * NB) = s##R; HERE(sum, R * NB + VL) = t##R;
-  EACH_ROW(ROW)
-#undef ROW
 }
 
-// One block of mb x nb outputs from packed panels. a_b1 ... x_b0: strides of the packed batches (0: shared).
-kernel gemm_block(out T_o o, in ACC a, in ACC x, in T_c c, ACC alpha, ACC beta, int mb, int nb, long a_b1, long a_b0, long x_b1, long x_b0, Layout4 g) {
+// One block of mb x nb outputs from panels of x, and panels of a_w rows of a (1: a where it lies), a_i apart. a_m, a_k:
+// steps within a panel. a_b1 ... x_b0: strides of batches (0: shared).
+DEFINE_MICRO(micro, GLOBAL, GLOBAL, TWO)
+kernel gemm_block(out T_o o, in ACC a, in ACC x, in T_c c, ACC alpha, ACC beta, int mb, int nb, int a_w, long a_i, long a_m, long a_k, long a_b1, long a_b0, long x_b1, long x_b0, Layout4 g) {
   const IDX n = g.size[N_], m = g.size[M_], total = g.size[K_] * g.size[S_];
   const IDX across = (n + nb - 1) / nb, blocks = (m + mb - 1) / mb;
   const IDX j0 = (IDX)(GID0 % across) * nb, i0 = (IDX)(GID0 / across % blocks) * mb;
   const IDX batch = (IDX)(GID0 / across / blocks), b1 = batch % g.size[B1_], b0 = batch / g.size[B1_];
   const int cols = n - j0 < nb ? n - j0 : nb, rows = m - i0 < mb ? m - i0 : mb;
-  const GLOBAL ACC* restrict ap = a + b0 * a_b0 + b1 * a_b1 + i0 * total;
+  const GLOBAL ACC* restrict ap = a + b0 * a_b0 + b1 * a_b1;
   const GLOBAL ACC* restrict xp = x + b0 * x_b0 + b1 * x_b1 + j0 * total;
   ACC sum[MB * NB];
   for (IDX from = 0; from < total; from += KC) {
     const IDX run = total - from < KC ? total - from : KC;
     for (int j = 0; j < cols; j += NR)
       for (int i = 0; i < rows; i += MR)
-        micro(sum + i * NB + j, ap + i * total + from * MR, xp + j * total + from * NR, run, from == 0);
+        micro(sum + i * NB + j, NB, ap + (i0 + i) / a_w * a_i + (i0 + i) % a_w * a_m + from * a_k, a_m, a_k, rows - i < MR ? rows - i : MR,
+              xp + j * total + from * NR, run, from == 0);
   }
   store(sum, NB, rows, cols, o + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_] + i0 * g.stride[0][M_] + j0 * g.stride[0][N_],
         c + b0 * g.stride[3][B0_] + b1 * g.stride[3][B1_] + i0 * g.stride[3][M_] + j0 * g.stride[3][N_], alpha, beta,
@@ -317,8 +328,10 @@ kernel gemm_dots(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, i
 #define STEP(R, Q) s##R##Q += a_##R * x_##Q;
         EACH_PAIR(STEP)
       }
-#define TOTAL(R, Q) sum[4 * R + Q] = total_of(s##R##Q);
-      EACH_PAIR(TOTAL)
+#define GATHER(R, Q) all[4 * R + Q] = s##R##Q;
+      V all[16];
+      EACH_PAIR(GATHER)
+      totals_of(all, sum);
       AS_WRITTEN for (; k < depth; ++k) {
         const ACC x_0 = T_x_load(x0[k]), x_1 = T_x_load(x1[k]), x_2 = T_x_load(x2[k]), x_3 = T_x_load(x3[k]);
         const ACC a_0 = T_a_load(a0[k]), a_1 = T_a_load(a1[k]), a_2 = T_a_load(a2[k]), a_3 = T_a_load(a3[k]);

@@ -6,6 +6,12 @@ VECTOR(V, ACC, VL)
 #else
 #define AS_WRITTEN
 #endif
+// A function that gcc must not inline: what lives around its loop would take the registers of the loop.
+#ifdef __clang__
+#define APART FUNC
+#else
+#define APART static __attribute__((noinline))
+#endif
 #define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
 #define HERE(p, i) (*(V*)((p) + (i)))
 // A function with vector parameters: clang keeps to half-width registers where it sees none.
@@ -31,6 +37,16 @@ FUNC V from_halves(const H h, const int kind) {
   const V scaled = *(V*)&bits * SPLAT(V, (ACC)5.192296858534828e33f);  // 2^112 moves the exponent, denormals too
   bits = *(U*)&scaled | special | (u & 0x8000u) << 16;
   return *(V*)&bits;
+}
+// Rounded to the nearest, as f32_to_bf16 and f32_to_f16 do.
+FUNC H to_halves(const V v, const int kind) {
+  const U u = *(const U*)&v, low = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
+  const U nan = 0u - ((low + 0x7fffffu) >> 31);
+  if (kind == 1) return __builtin_convertvector((u + 0x7fffu + (u >> 16 & 1u)) >> 16 & ~nan | nan & 0x7fc0u, H);
+  const U tiny = 0u - ((low - 0x38800000u) >> 31), huge = 0u - ((0x477fefffu - low) >> 31);
+  const V moved = *(const V*)&low + SPLAT(V, (ACC)0.5f);  // the adder rounds at 2^-24
+  const U bits = (low + 0xc8000fffu + (low >> 13 & 1u)) >> 13 & ~tiny | (*(const U*)&moved - 0x3f000000u) & tiny;
+  return __builtin_convertvector(sign | bits & ~huge | huge & 0x7c00u | nan & 0x0200u, H);
 }
 #define DEFINE_LOAD(NAME, T, LOAD, KIND)                                 \
   FUNC V NAME(const GLOBAL T* p) {                                       \

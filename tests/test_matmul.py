@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from conftest import assert_same
 
-from torch_fl.kernels import gemm
+from torch_fl.kernels import gemm, gemm_cpu
 
 EDGES = [
     (1, 1, 1), (4, 4, 4), (3, 5, 7), (8, 32, 16), (9, 33, 17), (7, 31, 15), (1, 129, 300), (1, 64, 4), (300, 129, 1),
@@ -45,6 +46,16 @@ def test_every_half_is_read_right(dtype: torch.dtype, device: torch.device) -> N
     every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype).view(1, -1)
     got = torch.mm(torch.ones(1, 1, dtype=dtype, device=device), every.to(device)).cpu()
     torch.testing.assert_close(got, every, equal_nan=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_halves_are_rounded_to_the_nearest(dtype: torch.dtype, device: torch.device) -> None:
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype).view(1, -1)
+    one, c = torch.ones(1, 1, dtype=dtype, device=device), torch.zeros(1, dtype=dtype, device=device)
+    got = torch.addmm(c, one, every.to(device), alpha=0.3, beta=0)
+    torch.testing.assert_close(got.cpu(), (every.float() * 0.3).to(dtype), equal_nan=True, rtol=0, atol=0)
+    got = torch.addmm(c, one, every.to(device), alpha=-40, beta=3)
+    torch.testing.assert_close(got.cpu(), (every.float() * -40).to(dtype), equal_nan=True, rtol=0, atol=0)
 
 
 def test_strides_that_are_neither(device: torch.device) -> None:
@@ -160,13 +171,24 @@ def test_wrong_calls_raise_as_on_the_cpu(device: torch.device) -> None:
         torch.mm(a, numbers(4, 6, dtype=torch.float64).to(device))
 
 
+def _narrow(patch: pytest.MonkeyPatch, rows: int, nbytes: int) -> None:
+    patch.setattr(gemm_cpu, "registers", lambda dtype: {"MR": rows, "VL": nbytes // dtype.itemsize})
+
+
+def _always(patch: pytest.MonkeyPatch, name: str) -> None:
+    """The way of that name for whatever it is able to make."""
+    choose = gemm_cpu.pick
+    patch.setattr(gemm_cpu, "DEEP", 40)
+    patch.setattr(
+        gemm_cpu, "pick", lambda b, p: next((w for w in gemm_cpu.able_ways(b, p) if w.name == name), choose(b, p))
+    )
+
+
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "other chips": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._tile),
-    "direct": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._direct),
-    "packed": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._packed),
-    "narrow vectors": lambda patch: patch.setattr(
-        gemm, "registers", lambda dtype: {"MR": 6, "VL": 32 // dtype.itemsize}
-    ),
+    "vectors of 32 bytes": lambda patch: _narrow(patch, 6, 32),
+    "vectors of 16 bytes": lambda patch: _narrow(patch, 8, 16),
+    **{w.name: partial(_always, name=w.name) for w in gemm_cpu.WAYS if w.name != "parts"},
 }
 
 
@@ -174,15 +196,38 @@ WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 def test_every_kernel(way: str, device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
     WAYS[way](monkeypatch)
     for m, k, n in [(1, 1, 1), (5, 7, 9), (7, 300, 33), (49, 100, 65), (130, 260, 140), (1, 200, 70), (9, 300, 20)]:
-        for layout in ("nn", "nt", "tn"):
+        for layout in ("nn", "nt", "tn", "tt"):
             a = numbers(m, k) if layout[0] == "n" else numbers(k, m).t()
             x = numbers(k, n) if layout[1] == "n" else numbers(n, k).t()
             assert_same(torch.addmm, numbers(n), a, x, beta=2, alpha=3, device=device, rtol=0, atol=0)
+            if (m, n) in ((7, 33), (49, 65)):
+                assert_same(torch.mm, a.half(), x.half(), device=device, rtol=0, atol=0)
+                assert_same(torch.mm, a.double(), x.double(), device=device, rtol=0, atol=0)
     batch = numbers(3, 20, 30), numbers(3, 30, 40)
     assert_same(torch.bmm, *batch, device=device, rtol=0, atol=0)
     assert_same(torch.bmm, batch[0], batch[1][:1].expand(3, 30, 40), device=device, rtol=0, atol=0)
     assert_same(torch.addbmm, numbers(20, 40), *batch, device=device, rtol=0, atol=0)
     assert_same(torch.mm, numbers(20, 30, dtype=torch.bfloat16), numbers(30, 40, dtype=torch.bfloat16), device=device)
+
+
+@pytest.mark.parametrize("k", [80, 121, 1000])
+def test_deep_products_in_parts(k: int, device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm_cpu, "DEEP", 40)
+    for m, n in [(1, 1), (3, 5), (5, 3), (8, 20)]:
+        a, x = numbers(m, k), numbers(k, n)
+        assert_same(torch.mm, a, x, device=device, rtol=0, atol=0)
+        assert_same(torch.mm, a.half(), x.half(), device=device, rtol=0, atol=0)
+        assert_same(torch.addmm, numbers(n), a, x, beta=2, alpha=3, device=device, rtol=0, atol=0)
+    assert_same(torch.dot, numbers(k), numbers(k), device=device, rtol=0, atol=0)
+
+
+def test_written_as_columns(device: torch.device) -> None:
+    def run(a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(x.shape[1], a.shape[0], device=a.device).t()
+        return torch.mm(a, x, out=out)
+
+    for m, k, n in [(40, 50, 60), (3, 50, 60), (200, 150, 170)]:
+        assert_same(run, numbers(m, k), numbers(k, n), device=device, rtol=0, atol=0)
 
 
 def test_a_wrong_kernel_is_caught(device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
