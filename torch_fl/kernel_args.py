@@ -87,8 +87,9 @@ def _addresses(arg: Addresses) -> AddressArg:
 
 def _numbers(arg: Numbers, kind: str) -> KernelArg:
     """Numbers one after the other."""
-    if not any(isinstance(v, Value) for v in arg.values):
-        return b"".join(pack(kind, v) for v in arg.values)
+    fixed = [v for v in arg.values if not isinstance(v, Value)]
+    if len(fixed) == len(arg.values):
+        return b"".join(pack(kind, v) for v in fixed)
     packers = [_packer(kind, v.get) if isinstance(v, Value) else _constant(pack(kind, v)) for v in arg.values]
     nbytes = len(packers) * len(pack(kind, 0))
     return ValueArg(lambda values: b"".join([p(values) for p in packers]), nbytes=nbytes)

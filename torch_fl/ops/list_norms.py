@@ -35,8 +35,10 @@ def _norms(b: Builder, tensors: Sequence[Ref], norms: Sequence[Ref]) -> None:
     sums = b.temp((items, count), kept)
     counts = struct.pack(f"<{MOST}q", *ends, *[ends[-1]] * (MOST - count))
     defines = {"MOST": MOST, "S": "double" if b.fp64 else "float"}
-    b.launch("list_norms.c", "squares", items, [_padded(tensors), counts, sums, count, chunk], defines)
-    b.launch("list_norms.c", "roots", 1, [sums, _padded(norms), count, items], defines)
+    args: list[Any] = [_padded(tensors), counts, sums, count, chunk]
+    b.launch("list_norms.c", "squares", items, args, defines)
+    args = [sums, _padded(norms), count, items]
+    b.launch("list_norms.c", "roots", 1, args, defines)
 
 
 def _padded(refs: Sequence[Ref]) -> Addresses:
