@@ -59,7 +59,9 @@ def adam(
     for step in dict.fromkeys(steps):
         chosen = lists if steps.count(step) == len(steps) else [_where(steps, step, tensors) for tensors in lists]
         rest = (chosen[4] if amsgrad else [], step, lr, beta1, beta2, weight_decay, eps)
-        if not _made(torch.ops.torch_fl_impl.adam_steps.default, *chosen[:4], *rest, amsgrad, maximize, decoupled_weight_decay):
+        if not _made(
+            torch.ops.torch_fl_impl.adam_steps.default, *chosen[:4], *rest, amsgrad, maximize, decoupled_weight_decay
+        ):
             return False
     torch._foreach_add_(state_steps, torch.ones((), device="cpu"))
     return True
