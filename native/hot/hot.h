@@ -21,7 +21,7 @@ typedef struct {
 extern PyTypeObject CountersType, BufferType, AllocatorType, CallType, ReplayType, ViewType, RouteType;
 extern PyObject *s_buffer, *s_spec, *s_offset, *s_address, *s_bind, *s_plans, *s_run, *s_handler, *s_listener, *s_known;
 
-// A new Buffer from the shelf of its size, else from Python.
+// A new Buffer: by an Allocator, or by whatever else is called in its place.
 PyObject* allocate(PyObject* allocator, PyObject* nbytes);
 // Runs a Call; `handles` are borrowed. 0, or -1 with an exception.
 int call_now(PyObject* call, PyObject** handles, const Py_ssize_t* offsets, PyObject* values);

@@ -95,6 +95,7 @@ typedef struct {
 } Allocator;
 
 PyObject* allocate(PyObject* object, PyObject* nbytes) {
+  if (!Py_IS_TYPE(object, &AllocatorType)) return PyObject_CallOneArg(object, nbytes);
   Allocator* self = (Allocator*)object;
   if (!self->watched) {
     PyObject* shelf = PyDict_GetItemWithError(self->by_request, nbytes);

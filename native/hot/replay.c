@@ -165,7 +165,7 @@ static int take_wrapper(Wrapper* w, PyObject* parts) {
 static PyObject* replay_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject *wrapper, *allocator, *allocs, *steps, *results, *pack;
   int n_inputs;
-  if (!PyArg_ParseTuple(args, "O!O!iO!O!O!O", &PyTuple_Type, &wrapper, &AllocatorType, &allocator, &n_inputs, &PyTuple_Type,
+  if (!PyArg_ParseTuple(args, "O!OiO!O!O!O", &PyTuple_Type, &wrapper, &allocator, &n_inputs, &PyTuple_Type,
                         &allocs, &PyTuple_Type, &steps, &PyTuple_Type, &results, &pack))
     return NULL;
   const Py_ssize_t n = PyTuple_GET_SIZE(results), slots = n_inputs + PyTuple_GET_SIZE(allocs);
