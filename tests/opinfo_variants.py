@@ -28,13 +28,17 @@ class Facts(NamedTuple):
     """(requires_grad, has a grad_fn) of each result."""
 
 
+WHOLE = ("nn.functional.linear",)
+"""The CPU makes their results as views of a product; the device makes them as they are."""
+
+
 def check_variants(entry: Any, sample: Any, compare: Comparison) -> int:
     """Every variant, without and with gradients; returns how many calls were compared."""
     checked = 0
     for name, call, in_place in variants(entry):
         if not (in_place and sample.broadcasts_input):
             for gradients in (False, True):
-                checked += _check(name, call, in_place, sample, gradients, compare)
+                checked += _check(entry, name, call, in_place, sample, gradients, compare)
     return checked
 
 
@@ -56,7 +60,7 @@ def variants(entry: Any) -> Iterator[tuple[str, Callable[..., Any], bool]]:
 
 
 def _check(
-    name: str, call: Callable[..., Any], in_place: bool, sample: Any, gradients: bool, compare: Comparison
+    entry: Any, name: str, call: Callable[..., Any], in_place: bool, sample: Any, gradients: bool, compare: Comparison
 ) -> int:
     here, cpu, there, device = both(sample)
     if gradients and not any(_differentiable(t) for t in tensors_in(cpu)):
@@ -72,6 +76,8 @@ def _check(
     exact = compare.exact(sample, lambda s, args: _run(call, args, gradients, in_place)[0])
     compare.same(got, want, exact, what, strides=not compare.signs)
     for fact, cpus, ours in zip(Facts._fields, wanted, found):
+        if fact == "views" and entry.name in WHOLE:
+            continue
         assert ours == cpus, f"{what}: {fact} {ours} instead of {cpus}"
     compare.same_memory(here, there)
     return 1

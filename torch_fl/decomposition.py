@@ -91,6 +91,14 @@ def at_home(device: Device) -> Iterator[None]:
         _running.home = outer
 
 
+_ours: dict[Any, Callable[..., Any]] = {}
+
+
+def composed_by(func: Any, composition: Callable[..., Any]) -> None:
+    """Let `composition` run `func` as other ops where there is no kernel: for ops that torch decomposes nowhere."""
+    _ours[func] = composition
+
+
 def find_decomposition(func: Any, functional: Any) -> Callable[[Any, Any], Any] | None:
     """torch's own way to run `func` as other ops, or None."""
     for key, alias in (
@@ -100,6 +108,9 @@ def find_decomposition(func: Any, functional: Any) -> Callable[[Any, Any], Any] 
     ):
         if has_composite(func, alias) and not _makes_twin(func, alias):
             return lambda args, kwargs, key=key: func._op_dk(key, *args, **kwargs)  # type: ignore[misc]
+    ours = _ours.get(func)
+    if ours is not None:
+        return lambda args, kwargs: ours(*args, **kwargs)
     outs, known = any(p.is_out for p in params_of(func)), functional is not func
     table = _python_decompositions()
     if outs and known and _runs_here(functional, table):

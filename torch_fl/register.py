@@ -75,7 +75,7 @@ def _register() -> None:
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     # Calls that exclude the Python key (torch.tensor(..., device="npu")) end in an assert unless these exist.
     aten = torch.library.Library("aten", "IMPL", "PrivateUse1")
-    for name in EXPLICIT:
+    for name in (*EXPLICIT, *WHOLE):
         func = overload(name)
         aten.impl(name, _bound(func))
     _libraries.extend([everything, aten, guard, *pinned.install()])
@@ -104,6 +104,9 @@ EXPLICIT = (
     "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta",
     "one_hot",  # torch's composite compares with all classes and checks none where it does not know the device
 )  # fmt: skip
+
+WHOLE = ("linear", "matmul")
+"""Compositions with a derivative formula, which torch uses where the device has a kernel: see whole.py."""
 
 
 def overload(name: str) -> Any:

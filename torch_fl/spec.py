@@ -6,6 +6,7 @@ passed at launch, so that slices of one buffer share a plan.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from math import prod
 
@@ -94,7 +95,19 @@ def spec_of(shape: Ints, strides: Ints, dtype: torch.dtype, device: Device) -> S
         if len(_interned) > 1 << 16:
             _interned.clear()
         found = _interned.setdefault(key, Spec(shape, strides, dtype, device))
+        if dtype.is_complex and _told:
+            _told.pop()()
     return found
+
+
+_told: list[Callable[[], None]] = []
+
+
+def on_complex(tell: Callable[[], None]) -> None:
+    """Have `tell` called before there is a complex tensor on any device, or now if there was one."""
+    _told.append(tell)
+    if any(s.dtype.is_complex for s in _interned.values()):
+        _told.pop()()
 
 
 def contiguous_spec(shape: Ints, dtype: torch.dtype, device: Device) -> Spec:

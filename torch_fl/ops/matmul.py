@@ -9,25 +9,26 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 
 from ..builder import Builder
-from ..errors import Unsupported, dtype_name
+from ..errors import Unsupported
 from ..kernels.gemm import emit_gemm
 from ..kernels.pointwise import emit
 from ..refs import Ref
 from ..registry import handler, kernel
+from .linear import check_dtypes
 from .rows import compute_dtype
 
 
 @kernel("aten::mm", "aten::bmm")
 def mm(b: Builder, self: Ref, mat2: Ref) -> None:
     """[m, k] @ [k, n], or the same for every batch."""
-    _check(self, mat2)
+    check_dtypes(self, mat2)
     emit_gemm(b, b.out(), self, mat2)
 
 
 @kernel("aten::addmm")
 def addmm(b: Builder, self: Ref, mat1: Ref, mat2: Ref, beta: Any, alpha: Any) -> None:
     """beta * self + alpha * mat1 @ mat2; self broadcasts and is not read where beta is 0."""
-    _check(mat1, mat2, self)
+    check_dtypes(mat1, mat2, self)
     _check_numbers(self, alpha, beta)
     emit_gemm(b, b.out(), mat1, mat2, c=self, alpha=alpha, beta=beta)
 
@@ -35,7 +36,7 @@ def addmm(b: Builder, self: Ref, mat1: Ref, mat2: Ref, beta: Any, alpha: Any) ->
 @kernel("aten::baddbmm")
 def baddbmm(b: Builder, self: Ref, batch1: Ref, batch2: Ref, beta: Any, alpha: Any) -> None:
     """beta * self + alpha * batch1 @ batch2 for every batch."""
-    _check(batch1, batch2, self)
+    check_dtypes(batch1, batch2, self)
     _check_numbers(self, alpha, beta)
     emit_gemm(b, b.out(), batch1, batch2, c=self, alpha=alpha, beta=beta)
 
@@ -43,7 +44,7 @@ def baddbmm(b: Builder, self: Ref, batch1: Ref, batch2: Ref, beta: Any, alpha: A
 @kernel("aten::addbmm")
 def addbmm(b: Builder, self: Ref, batch1: Ref, batch2: Ref, beta: Any, alpha: Any) -> None:
     """beta * self + alpha * (batch1 @ batch2 summed over the batch)."""
-    _check(batch1, batch2, self)
+    check_dtypes(batch1, batch2, self)
     _check_numbers(self, alpha, beta)
     emit_gemm(b, b.out(), batch1, batch2, c=self, alpha=alpha, beta=beta, sum_batch=True)
 
@@ -57,28 +58,17 @@ def addmm_activation(b: Builder, self: Ref, mat1: Ref, mat2: Ref, beta: Any, alp
     b.call("aten::gelu" if use_gelu else "aten::relu", product, out=out)
 
 
-@kernel("aten::linear")
-def linear(b: Builder, input: Ref, weight: Ref, bias: Ref | None) -> None:
-    """input @ weight.T + bias over the last dimension, in one launch for all leading ones."""
-    _check(input, weight, *([] if bias is None else [bias]))
-    out, weight = b.out(), weight if weight.ndim == 2 else weight.unsqueeze(0)
-    rows = input.numel // max(1, input.shape[-1]) if input.numel else out.numel // max(1, weight.shape[0])
-    emit_gemm(
-        b, out.view(rows, weight.shape[0]), b.reshape(input, rows, weight.shape[1]), weight.transpose(0, 1), bias=bias
-    )
-
-
 @kernel("aten::mv")
 def mv(b: Builder, self: Ref, vec: Ref) -> None:
     """[m, k] @ [k]."""
-    _check(self, vec)
+    check_dtypes(self, vec)
     emit_gemm(b, b.out().unsqueeze(1), self, vec.unsqueeze(1))
 
 
 @kernel("aten::addmv")
 def addmv(b: Builder, self: Ref, mat: Ref, vec: Ref, beta: Any, alpha: Any) -> None:
     """beta * self + alpha * mat @ vec."""
-    _check(mat, vec, self)
+    check_dtypes(mat, vec, self)
     _check_numbers(self, alpha, beta)
     out = b.out()
     emit_gemm(b, out.unsqueeze(1), mat, vec.unsqueeze(1), c=self.expand(out.shape).unsqueeze(1), alpha=alpha, beta=beta)
@@ -87,7 +77,7 @@ def addmv(b: Builder, self: Ref, mat: Ref, vec: Ref, beta: Any, alpha: Any) -> N
 @kernel("aten::dot")
 def dot(b: Builder, self: Ref, tensor: Ref) -> None:
     """Sum of products of two vectors."""
-    _check(self, tensor)
+    check_dtypes(self, tensor)
     emit_gemm(b, b.out().view(1, 1), self.unsqueeze(0), tensor.unsqueeze(1))
 
 
@@ -121,14 +111,6 @@ def trilinear(
     names = string.ascii_letters[: i1.dim() + len(expand1)]
     terms = ["".join(c for d, c in enumerate(names) if d not in e) for e in (expand1, expand2, expand3, sumdim)]
     return torch.einsum(f"{terms[0]},{terms[1]},{terms[2]}->{terms[3]}", i1, i2, i3)
-
-
-def _check(*operands: Ref) -> None:
-    """One dtype for all, which torch's meta kernels do not ask for."""
-    for other in operands[1:]:
-        if other.dtype != operands[0].dtype:
-            names = [dtype_name(r.dtype) for r in (operands[0], other)]
-            raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}")
 
 
 def _check_numbers(self: Ref, *numbers: Any) -> None:
