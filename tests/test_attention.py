@@ -19,6 +19,10 @@ SHAPES = {  # batch, heads, key heads, queries, keys, dim, value dim
     "one query": (2, 4, 4, 1, 130, 64, 64),
     "few queries": (2, 4, 2, 3, 90, 40, 20),
     "wide": (1, 1, 1, 9, 12, 200, 200),
+    "half a tile": (1, 2, 2, 48, 80, 16, 48),
+    "odd": (1, 2, 1, 257, 129, 17, 80),
+    "parts of the keys": (1, 2, 1, 2, 1100, 64, 130),
+    "rows of a group": (1, 6, 1, 4, 65, 33, 8),
 }
 
 
@@ -205,3 +209,21 @@ def test_double_backward(device: torch.device, kind: str) -> None:
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         want = second("cpu")
     torch.testing.assert_close(second(device), want)
+
+
+@pytest.mark.parametrize("kind", ["padding", "tril", "column-major", "nothing in a tile"])
+def test_masks_of_bits(kind: str, device: torch.device) -> None:
+    """Boolean masks whose tiles are seen wholly, in part or not at all, in every layout."""
+    seen = {
+        "padding": (torch.arange(150) < 70).view(1, 1, 1, 150),
+        "tril": torch.ones(100, 150).tril(3).bool(),
+        "column-major": (torch.rand(2, 2, 150, 100) > 0.4).mT,
+        "nothing in a tile": (torch.arange(150) > 140).expand(100, 150),
+    }[kind]
+    args = [torch.randn(2, 2, n, 24, requires_grad=True) for n in (100, 150, 150)]
+    assert_same(F.scaled_dot_product_attention, *args, seen, device=device, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        few = args[0][:, :, :3]
+        assert_same(
+            F.scaled_dot_product_attention, few, *args[1:], seen[..., -3:, :], device=device, rtol=1e-4, atol=1e-5
+        )
