@@ -15,21 +15,6 @@ FUNC V choose_lanes(const SIGNS m, const V a, const V b) {
 #define ALL(x) SPLAT(V, (ACC)(x))
 #define LARGER(a, b) CHOOSE((a) > (b), a, b)
 
-// VL floats as halves, rounded to even. KIND as in DEFINE_LOAD.
-FUNC H to_halves(const V v, const int kind) {
-  const U u = *(const U*)&v, a = u & 0x7fffffffu, sign = u >> 16 & 0x8000u;
-  const U nan = __builtin_convertvector(a > 0x7f800000u, U);
-  if (kind == 1) {
-    const U r = (u + (0x7fffu + (u >> 16 & 1u))) >> 16;
-    return __builtin_convertvector((r & ~nan) | (0x7fc0u & nan), H);
-  }
-  const V tiny = *(const V*)&a + (ACC)0.5f;
-  const U large = __builtin_convertvector(a >= 0x477ff000u, U), small = __builtin_convertvector(a < 0x38800000u, U);
-  const U normal = (a + (0xc8000fffu + (a >> 13 & 1u))) >> 13, denormal = *(const U*)&tiny - 0x3f000000u;
-  const U finite = (denormal & small) | (normal & ~small), r = (0x7c00u & large) | (finite & ~large);
-  return __builtin_convertvector(sign | (0x7e00u & nan) | (r & ~nan), H);
-}
-
 #define DEFINE_ROW(X, KIND)                                             \
   DEFINE_LOAD(X##_at, X, X##_load, KIND)                                \
   FUNC void X##_put(GLOBAL X* p, const V v) {                           \
