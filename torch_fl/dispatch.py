@@ -220,7 +220,7 @@ def install() -> None:
     untraced(boxed)
     untraced(_failed)
     slow = untraced(_torch_dispatch)
-    Tensor.__torch_dispatch__ = staticmethod(_compiled(slow) if compiled else slow)  # type: ignore[assignment]
+    Tensor.__torch_dispatch__ = staticmethod(_compiled(slow) if compiled else slow)  # type: ignore[method-assign]
 
 
 def _compiled(slow: Any) -> Any:

@@ -15,8 +15,9 @@ import torch
 from .compat.which import device_of
 from .errors import dtype_name
 from .runtime import devices as _devices
+from .runtime.buffers import Buffer
 from .runtime.device import Device
-from .runtime.memory import Buffer, Memory, rounded
+from .runtime.memory import Memory, rounded
 
 BIGGEST = 5
 """Holders that an out-of-memory error names."""

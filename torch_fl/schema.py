@@ -231,4 +231,4 @@ def make_binder(func: Any, static: Sequence[str]) -> Bind:
         key.append("(aliases(T, W) if len(T) > 1 else None)")
     lines.append(f"  return ({''.join(k + ', ' for k in key)}), T, V")
     exec("\n".join(lines), names)
-    return untraced(names["bind"])
+    return untraced(names["bind"])  # type: ignore[no-any-return]

@@ -85,7 +85,7 @@ def _bias_shape() -> Any:
     if node is None or node.name() != "LinearBackward0":
         return None
     function, index = node.next_functions[2]
-    return function._input_metadata[index].shape
+    return None if function is None else function._input_metadata[index].shape
 
 
 # -- what the formulas do not know -----------------------------------------------------------------------------------

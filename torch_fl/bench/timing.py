@@ -17,6 +17,10 @@ Maker = Callable[[torch.device], Work]
 """Makes a work whose tensors are on a device; the same seed gives the same numbers on every device."""
 
 
+SETTLE_S = 0.01
+"""Pause before each side: worker threads of the other one spin for some milliseconds after their last work."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One line of the benchmark. `grad`: autograd records; else it runs under no_grad."""
@@ -77,6 +81,7 @@ def measure(name: str, case: Case | Maker, device: torch.device, rounds: int, bu
     times: list[list[float]] = [[], []]
     for _ in range(rounds):
         for side, (work, wait) in enumerate(sides):
+            time.sleep(SETTLE_S)
             times[side].append(seconds(work, counts[side], wait))
     ops, fallbacks = _counted(sides[0][0])
     return Result(name, statistics.median(times[0]), statistics.median(times[1]), ops, fallbacks)

@@ -77,11 +77,14 @@ class Problem:
             raise Unsupported("dtype bool")
         c = out if c is None else c.expand(out.shape)
         self.out, self.c = (_pad(r.unsqueeze(-3), 5) for r in (out, c))
-        self.a, self.x = (_pad(r if sum_batch else r.unsqueeze(-3), 5) for r in (a, x))
+        self.a: Ref = _pad(a if sum_batch else a.unsqueeze(-3), 5)
+        self.x: Ref = _pad(x if sum_batch else x.unsqueeze(-3), 5)
         self.acc = _acc(torch.promote_types(a.dtype, x.dtype))
-        self.m, self.n = out.shape[-2:]
-        self.k, self.s = a.shape[-1], self.a.shape[2]
-        self.batch = self.out.shape[0] * self.out.shape[1]
+        self.m: int = out.shape[-2]
+        self.n: int = out.shape[-1]
+        self.k: int = a.shape[-1]
+        self.s: int = self.a.shape[2]
+        self.batch: int = self.out.shape[0] * self.out.shape[1]
 
     @property
     def work(self) -> int:

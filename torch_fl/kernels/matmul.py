@@ -41,10 +41,9 @@ def emit_matmul(b: Builder, out: Ref, a: Ref, x: Ref, bias: Ref | None = None) -
         out, a, x = out.transpose(-1, -2), x.transpose(-1, -2), a.transpose(-1, -2)
     if prod(x.shape[:-2]) == 1 and _fold_rows(b, out, a, x, bias):
         return
-    if prod(a.shape[:-2]) == 1 and bias is None:
-        swapped = [r.transpose(-1, -2) for r in (out, x, a)]
-        if _fold_rows(b, *swapped, None):  # type: ignore[arg-type]
-            return
+    swapped = out.transpose(-1, -2), x.transpose(-1, -2), a.transpose(-1, -2)
+    if prod(a.shape[:-2]) == 1 and bias is None and _fold_rows(b, *swapped, None):
+        return
     batch = out.shape[:-2]
     a, x = (r.expand((*batch, *r.shape[-2:])) for r in (a, x))
     _emit_batched(b, out, a, x, bias)
@@ -68,15 +67,15 @@ def _emit_batched(b: Builder, out: Ref, a: Ref, x: Ref, bias: Ref | None) -> Non
     sizes, strides = merge(out.shape[:-2], [r.strides[:-2] for r in (out, a, x)])
     if len(sizes) > 2:
         made = b.row_major(out)
-        flat = [b.contiguous(r) for r in (made, a, x)]
-        _emit_batched(b, *(r.view(-1, *r.shape[-2:]) for r in flat), bias)  # type: ignore[arg-type]
+        o, a, x = (r.view(-1, *r.shape[-2:]) for r in map(b.contiguous, (made, a, x)))
+        _emit_batched(b, o, a, x, bias)
         b.deliver(out, made)
         return
-    operands = [
+    out, a, x = (
         r.as_strided((*reversed(sizes), *r.shape[-2:]), (*reversed(s), *r.strides[-2:]))
         for r, s in zip((out, a, x), strides)
-    ]
-    emit_gemm(b, *operands, bias=bias)  # type: ignore[arg-type]
+    )
+    emit_gemm(b, out, a, x, bias=bias)
 
 
 def emit_gradient(b: Builder, out: Ref, left: Ref, right: Ref) -> None:

@@ -164,8 +164,8 @@ _LIBRARY.define(
     "Scalar eps, bool amsgrad, bool maximize, bool decoupled) -> ()"
 )
 _LIBRARY.define(
-    "sgd_steps(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] buffers, Scalar weight_decay, Scalar momentum, Scalar lr, "
-    "Scalar dampening, bool nesterov, bool maximize, bool is_first_step) -> ()"
+    "sgd_steps(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] buffers, Scalar weight_decay, Scalar momentum, "
+    "Scalar lr, Scalar dampening, bool nesterov, bool maximize, bool is_first_step) -> ()"
 )
 
 

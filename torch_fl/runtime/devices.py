@@ -11,12 +11,12 @@ from collections.abc import Callable
 from .. import names
 from ..errors import DeviceError, message
 from . import settings
+from .buffers import Buffer as Buffer
 from .device import Device as Device
 from .discovery import Found as Found
 from .discovery import backend_classes as backend_classes
 from .discovery import open_all
 from .discovery import register_backend as register_backend
-from .memory import Buffer as Buffer
 from .pool_options import PoolOptions
 
 

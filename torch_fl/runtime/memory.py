@@ -56,21 +56,24 @@ class FreeBlocks:
                     break
 
 
-def _counter(name: str) -> Any:
-    def get(self: Memory) -> int:
-        return int(getattr(self.counters, name))
+class _Counter:
+    """A number of `Memory.counters` as an attribute of Memory."""
 
-    def put(self: Memory, value: int) -> None:
-        setattr(self.counters, name, value)
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    return property(get, put)
+    def __get__(self, memory: Memory, kind: Any = None) -> int:
+        return int(getattr(memory.counters, self.name))
+
+    def __set__(self, memory: Memory, value: int) -> None:
+        setattr(memory.counters, self.name, value)
 
 
 class Memory:
     """Allocation and counters of one device. `limit` in bytes in use, None for what the chip has."""
 
-    active, peak = _counter("active"), _counter("peak")
-    made, made_bytes, freed = _counter("made"), _counter("made_bytes"), _counter("freed")
+    active, peak = _Counter("active"), _Counter("peak")
+    made, made_bytes, freed = _Counter("made"), _Counter("made_bytes"), _Counter("freed")
 
     def __init__(self, device: Device) -> None:
         self.device = device
