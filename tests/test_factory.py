@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import torch_fl
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 DTYPES = [None, *FLOATS, *INTS]
@@ -154,3 +156,15 @@ def test_default_device(device: torch.device) -> None:
     assert {t.device for t in [*made, layer.weight]} == {device}
     assert torch.zeros(1).device == torch.device("cpu")
     assert torch.zeros(1, device="npu").device == torch.device("npu", torch.npu.current_device())
+
+
+@pytest.mark.parametrize("make", [torch.ones_like, torch.zeros_like])
+def test_likes_are_one_op_where_the_tensor_is(device: torch.device, make: Any) -> None:
+    x = torch.randn(3, 4, 5).to(device).permute(2, 0, 1)
+    with torch_fl.trace() as seen:
+        found = make(x)
+    assert [r.route for r in seen] == ["portable"]
+    assert found.stride() == x.stride()
+    torch.testing.assert_close(found.cpu(), make(x.cpu()))
+    assert make(x, device="cpu").device.type == "cpu"
+    assert make(x, dtype=torch.int64, memory_format=torch.contiguous_format).stride() == (12, 4, 1)

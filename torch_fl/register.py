@@ -105,8 +105,10 @@ EXPLICIT = (
     "one_hot",  # torch's composite compares with all classes and checks none where it does not know the device
 )  # fmt: skip
 
-WHOLE = ("linear", "matmul")
-"""Compositions with a derivative formula, which torch uses where the device has a kernel: see whole.py."""
+WHOLE = ("linear", "matmul", "silu_backward", "mish_backward")
+"""Compositions that torch takes as one op where the device has a kernel. linear and matmul then have a derivative
+formula (see whole.py); the others are one.
+"""
 
 
 def overload(name: str) -> Any:

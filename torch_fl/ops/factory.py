@@ -1,6 +1,7 @@
 """Tensors made from numbers: arange, linspace, logspace, eye, index triangles.
 
-torch composes every other factory (zeros, full, ones_like, new_full ...) of `empty` and `fill_`.
+torch composes every other factory (zeros, full, new_full ...) of `empty` and `fill_`; `ones_like` and `zeros_like`, with
+which backward passes start, are one launch.
 """
 
 from __future__ import annotations
@@ -215,6 +216,24 @@ def tril_indices(b: Builder, row: int, col: int, offset: int, dtype: torch.dtype
 def triu_indices(b: Builder, row: int, col: int, offset: int, dtype: torch.dtype | None) -> None:
     """[2, n] rows and columns of the upper triangle of a [row, col] matrix."""
     _triangle(b, True, row, col, offset, dtype)
+
+
+def _like(b: Builder, number: int, device: Any, layout: Any, pin_memory: Any) -> None:
+    if device is not None or layout not in (None, torch.strided) or pin_memory:
+        raise Unsupported("another device, layout or kind of memory than the tensor's")
+    b.fill(b.out(), number)
+
+
+@kernel("aten::ones_like")
+def ones_like(b: Builder, self: Ref, device: Any, layout: Any, pin_memory: Any) -> None:
+    """Ones in self's shape."""
+    _like(b, 1, device, layout, pin_memory)
+
+
+@kernel("aten::zeros_like")
+def zeros_like(b: Builder, self: Ref, device: Any, layout: Any, pin_memory: Any) -> None:
+    """Zeros in self's shape."""
+    _like(b, 0, device, layout, pin_memory)
 
 
 # -- windows -------------------------------------------------------------------------------------------------------
