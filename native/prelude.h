@@ -6,9 +6,9 @@
 // Before a loop over elements. On CPUs clang would leave half of each of the widest registers unused, and joins no two
 // iterations of a long body to hide latencies.
 #if defined(ON_CPU) && defined(__clang__)
-#define WIDE _Pragma("clang loop vectorize_width(16)")
+#define WHOLE_REGISTERS _Pragma("clang loop vectorize_width(16)")
 #else
-#define WIDE
+#define WHOLE_REGISTERS
 #endif
 
 FUNC float f16_to_f32(ushort h) {

@@ -79,7 +79,7 @@ def _body(
       row_ /= m_.size[d_];
      {walk}
     }}
-    WIDE for (IDX j_ = 0; j_ < n_; ++j_) {{
+    WHOLE_REGISTERS for (IDX j_ = 0; j_ < n_; ++j_) {{
 {loads}      {code}
 {results}{saves}    }}
     start_ += n_;
@@ -190,7 +190,7 @@ def _emit_walk(
 def _width(
     builder: Builder, steps: Mapping[str, str], compute: torch.dtype, helpers: str, code: str, outs: Any
 ) -> dict[str, object]:
-    """Asks for whole registers (WIDE) where compilers can inline what the loop calls, and elements are neighbours."""
+    """Asks for whole registers where compilers can inline what the loop calls, and elements are neighbours."""
     calls = set(re.findall(r"\b(\w+)\(", " ".join([code, *(o[1] for o in outs.values())])))
     fits = builder.is_cpu and compute == torch.float32 and not helpers and calls <= _INLINED
     return {"ON_CPU": 1} if fits and all(s in ("0", "1") for s in steps.values()) else {}
