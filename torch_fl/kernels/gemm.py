@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import Unsupported
+from ..errors import unsupported_dtype
 from ..refs import Layout, Ref, Value
 from .gemm_cpu import emit_cpu
 from .pointwise import emit
@@ -73,8 +73,9 @@ class Problem:
     """One product: operands padded to [b0, b1, s, m, n], [b0, b1, s, m, k], [b0, b1, s, k, n]."""
 
     def __init__(self, b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, sum_batch: bool) -> None:
-        if torch.bool in (out.dtype, a.dtype, x.dtype):
-            raise Unsupported("dtype bool")
+        for dtype in (out.dtype, a.dtype, x.dtype):
+            if dtype == torch.bool or dtype.is_complex:
+                raise unsupported_dtype(dtype)
         c = out if c is None else c.expand(out.shape)
         self.out, self.c = (_pad(r.unsqueeze(-3), 5) for r in (out, c))
         self.a: Ref = _pad(a if sum_batch else a.unsqueeze(-3), 5)
