@@ -2,7 +2,7 @@
 
 torch writes a foreach step as ten ops over all parameters, each of which reads and writes everything, with temporaries.
 On a device the same numbers come from one launch. A step of another kind (several devices, capturable, learning rates
-on the device, complex or sparse gradients) is torch's own.
+on the device, parameters of different ages, complex or sparse gradients) is torch's own.
 """
 
 from __future__ import annotations
@@ -53,22 +53,17 @@ def adam(
     lists = [params, grads, exp_avgs, exp_avg_sqs, *([max_exp_avg_sqs] if amsgrad else [])]
     if grad_scale is not None or found_inf is not None or not _ours(kind, *lists):
         return False
-    if any(s.device.type != "cpu" for s in state_steps):
+    step, *others = {s.item() for s in state_steps}
+    if others:
         return False
-    steps = [s.item() + 1 for s in state_steps]
-    for step in dict.fromkeys(steps):
-        chosen = lists if steps.count(step) == len(steps) else [_where(steps, step, tensors) for tensors in lists]
-        rest = (chosen[4] if amsgrad else [], step, lr, beta1, beta2, weight_decay, eps)
-        if not _made(
-            torch.ops.torch_fl_impl.adam_steps.default, *chosen[:4], *rest, amsgrad, maximize, decoupled_weight_decay
-        ):
-            return False
-    torch._foreach_add_(state_steps, torch.ones((), device="cpu"))
+    rest = (max_exp_avg_sqs if amsgrad else [], step + 1, lr, beta1, beta2, weight_decay, eps)
+    if not _made(
+        torch.ops.torch_fl_impl.adam_steps.default, *lists[:4], *rest, amsgrad, maximize, decoupled_weight_decay
+    ):
+        return False
+    one = torch.ones((), device="cpu") if state_steps[0].device.type == "cpu" else 1
+    torch._foreach_add_(state_steps, one)
     return True
-
-
-def _where(keys: Sequence[Any], key: Any, values: Sequence[Any]) -> list[Any]:
-    return [v for k, v in zip(keys, values) if k == key]
 
 
 def sgd(
