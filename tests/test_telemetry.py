@@ -90,7 +90,7 @@ def test_time_of_inner_ops_is_not_counted_twice(device: torch.device) -> None:
 
 def test_a_decomposition_and_what_it_ran_as_add_up(device: torch.device) -> None:
     with torch_fl.trace() as t:
-        torch.ones_like(torch.empty(3, device=device))
+        torch.full_like(torch.empty(3, device=device), 7)
     assert "decomposition" in {r.route for r in t}
     assert sum(r.seconds for r in t) <= t.wall_seconds
     assert sum(row.share for row in t.summary()) == pytest.approx(1)
