@@ -1,7 +1,7 @@
 """Tensors made from numbers: arange, linspace, logspace, eye, index triangles.
 
-torch composes every other factory (zeros, full, new_full ...) of `empty` and `fill_`; `ones_like` and `zeros_like`, with
-which backward passes start, are one launch.
+torch composes every other factory (zeros, full, new_full ...) of `empty` and `fill_`; `ones_like` and `zeros_like`,
+with which backward passes start, are one launch.
 """
 
 from __future__ import annotations
