@@ -102,13 +102,12 @@ EXPLICIT = (
     # Factories that torch would compose of `empty(0)` and a resizing out= call.
     "arange", "arange.start", "arange.start_step", "linspace", "logspace", "eye", "eye.m",
     "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta",
+    "silu_backward", "mish_backward",  # torch would compose them, as it does not for devices that have a kernel
     "one_hot",  # torch's composite compares with all classes and checks none where it does not know the device
 )  # fmt: skip
 
-WHOLE = ("linear", "matmul", "silu_backward", "mish_backward")
-"""Compositions that torch takes as one op where the device has a kernel. linear and matmul then have a derivative
-formula (see whole.py); the others are one.
-"""
+WHOLE = ("linear", "matmul")
+"""Compositions with a derivative formula, which torch uses where the device has a kernel: see whole.py."""
 
 
 def overload(name: str) -> Any:
