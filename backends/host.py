@@ -36,9 +36,6 @@ from torch_fl.runtime.adapter import (
 
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-std=gnu11", "-w")
 
-MAX_ARGUMENTS = 64
-"""Of a kernel that the compiled launcher takes."""
-
 
 def _compiler() -> str | None:
     named = settings.host_compiler()
@@ -115,8 +112,7 @@ class Host(Backend):
     def __init__(self, properties: Properties) -> None:
         super().__init__(properties)
         self._cc = _compiler() or "cc"
-        self._lock = threading.Lock()
-        self._call_lock = None if compiled is None else compiled.lock()
+        self._lock: Any = threading.Lock() if compiled is None else compiled.Lock()
 
     def allocate(self, nbytes: int) -> Handle:
         return _Memory(nbytes)
@@ -158,12 +154,12 @@ class Host(Backend):
         function = getattr(program, name)
         function.restype = None
         if (
-            self._call_lock is not None
-            and len(args) <= MAX_ARGUMENTS
-            and not any(isinstance(a, AddressArg) or getattr(a, "slot", 0) >= MAX_ARGUMENTS for a in args)
+            compiled is not None
+            and len(args) <= compiled.MAX_SLOTS
+            and not any(isinstance(a, AddressArg) or getattr(a, "slot", 0) >= compiled.MAX_SLOTS for a in args)
         ):
             address = ctypes.cast(function, ctypes.c_void_p).value
-            return compiled.Call(address, grid, [_described(a) for a in args], self._call_lock, program)  # type: ignore[union-attr, no-any-return]
+            return compiled.Call(address, grid, [_described(a) for a in args], self._lock, program)  # type: ignore[no-any-return]
         pointers = (ctypes.c_void_p * max(1, sum(isinstance(a, BufferArg) for a in args)))()
         cells = (ctypes.c_void_p * len(args))()
         keep: list[Any] = [pointers]

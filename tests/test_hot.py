@@ -118,7 +118,7 @@ def _bytes(number: float) -> bytes:
 
 def _call(get: Any, steady: bool) -> Any:
     arguments = [(1, 0, 8), (0, 1, 8), (get, steady), _bytes(0.5)]
-    return compiled.Call(ADDRESS, (1, 1, 1), arguments, compiled.lock(), None)
+    return compiled.Call(ADDRESS, (1, 1, 1), arguments, compiled.Lock(), None)
 
 
 def test_a_launch_passes_buffers_offsets_and_numbers() -> None:
@@ -153,9 +153,9 @@ def test_wrong_launches_are_exceptions() -> None:
     with pytest.raises(TypeError):
         call((), ())
     with pytest.raises(ValueError, match="65 arguments"):
-        compiled.Call(ADDRESS, (1, 1, 1), [b"12345678"] * 65, compiled.lock(), None)
+        compiled.Call(ADDRESS, (1, 1, 1), [b"12345678"] * 65, compiled.Lock(), None)
     with pytest.raises(ValueError, match="slot"):
-        compiled.Call(ADDRESS, (1, 1, 1), [(64, 0, 8)], compiled.lock(), None)
+        compiled.Call(ADDRESS, (1, 1, 1), [(64, 0, 8)], compiled.Lock(), None)
     with pytest.raises(ZeroDivisionError):
         _call(lambda values: 1 / 0, True)([Handle(1, 2), Handle(0)], [0, 0], [])
 

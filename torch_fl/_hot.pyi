@@ -30,6 +30,15 @@ class Allocator:
     ) -> None: ...
     def __call__(self, nbytes: int) -> Buffer: ...
 
+MAX_SLOTS: int
+"""Buffers of one plan that a Replay holds, and arguments of one kernel that a Call takes."""
+
+class Lock:
+    """A lock for the kernels of one chip: what Calls that share it run is never at once, nor inside `with lock`."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: Any) -> None: ...
+
 class Call:
     """A launcher: the C function at `address`, called with an array of pointers to its arguments and with the grid.
 
@@ -39,7 +48,7 @@ class Call:
     """
 
     def __init__(
-        self, address: int, grid: tuple[int, int, int], arguments: list[Any], lock: Any, keep: Any
+        self, address: int, grid: tuple[int, int, int], arguments: list[Any], lock: Lock, keep: Any
     ) -> None: ...
     def __call__(self, handles: Sequence[Any], offsets: Sequence[int], values: Sequence[Any]) -> None: ...
 
@@ -87,6 +96,3 @@ class Route:
         failed: Callable[..., Any],
     ) -> None: ...
     def __call__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any: ...
-
-def lock() -> Any:
-    """The lock that the Calls of one chip share."""

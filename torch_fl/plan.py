@@ -24,9 +24,6 @@ Step = Callable[[list[Any], list[int], Sequence[Any]], None]
 
 Runner = Callable[[Sequence[Tensor], Sequence[Any], Any, Any], Any]
 
-MAX_SLOTS = 64
-"""Buffers of a plan that the compiled replay holds."""
-
 
 class Plan:
     """A recorded call: `run(tensors, values, args, kwargs)` does the work and returns the result."""
@@ -46,7 +43,7 @@ class Plan:
     def _choose(self) -> Runner:
         """The shortest way to replay: most calls are one launch into one new tensor, or into their argument."""
         fresh = all(spec is None or slot >= self.n_inputs for slot, spec, _ in self.results)
-        if compiled is not None and fresh and self.n_inputs + len(self.allocs) <= MAX_SLOTS:
+        if compiled is not None and fresh and self.n_inputs + len(self.allocs) <= compiled.MAX_SLOTS:
             return self._compiled()
         if len(self.results) != 1 or self.pack([1]) != 1 or len(self.steps) != 1:
             return self._general

@@ -29,23 +29,51 @@ typedef struct {
   PyObject *keep, *lock;
 } Call;
 
-// The lock of a chip: its kernels run one after the other, whichever thread launches them.
+// The lock of a chip: its kernels run one after the other, whichever thread launches them, and from Python too.
 typedef struct {
+  PyObject_HEAD
   PyThread_type_lock lock;
 } Lock;
 
-static void lock_free(PyObject* capsule) {
-  Lock* self = PyCapsule_GetPointer(capsule, "torch_fl.lock");
-  PyThread_free_lock(self->lock);
-  PyMem_Free(self);
+static PyObject* lock_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  Lock* self = (Lock*)type->tp_alloc(type, 0);
+  if (self && !(self->lock = PyThread_allocate_lock())) {
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  return (PyObject*)self;
 }
 
-PyObject* new_lock(PyObject* module, PyObject* none) {
-  Lock* self = PyMem_Malloc(sizeof(Lock));
-  if (!self) return PyErr_NoMemory();
-  self->lock = PyThread_allocate_lock();
-  return PyCapsule_New(self, "torch_fl.lock", lock_free);
+static void lock_dealloc(PyObject* object) {
+  Lock* self = (Lock*)object;
+  if (self->lock) PyThread_free_lock(self->lock);
+  Py_TYPE(object)->tp_free(object);
 }
+
+static PyObject* lock_enter(PyObject* object, PyObject* none) {
+  PyThread_type_lock lock = ((Lock*)object)->lock;
+  Py_BEGIN_ALLOW_THREADS
+  PyThread_acquire_lock(lock, WAIT_LOCK);
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+static PyObject* lock_exit(PyObject* object, PyObject* args) {
+  PyThread_release_lock(((Lock*)object)->lock);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef lock_methods[] = {
+    {"__enter__", lock_enter, METH_NOARGS, NULL}, {"__exit__", lock_exit, METH_VARARGS, NULL}, {NULL}};
+
+PyTypeObject LockType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "torch_fl._hot.Lock",
+    .tp_basicsize = sizeof(Lock),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = lock_methods,
+    .tp_new = lock_new,
+    .tp_dealloc = lock_dealloc,
+};
 
 static int same_values(const Call* self, PyObject* values) {
   if (PyList_GET_SIZE(values) != self->n_last) return 0;
@@ -108,7 +136,7 @@ int call_now(PyObject* object, PyObject** handles, const Py_ssize_t* offsets, Py
     if (take_values(self, values, numbers)) return -1;
     for (int i = 0; i < self->n_values; ++i) cells[self->values[i].cell] = numbers[i];
   }
-  PyThread_type_lock lock = ((Lock*)PyCapsule_GetPointer(self->lock, "torch_fl.lock"))->lock;
+  PyThread_type_lock lock = ((Lock*)self->lock)->lock;
   PyThreadState* state = PyEval_SaveThread();
   PyThread_acquire_lock(lock, WAIT_LOCK);
   self->function(cells, self->n[0], self->n[1], self->n[2]);
@@ -177,7 +205,7 @@ static PyObject* call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
   unsigned long long address;
   long n0, n1, n2;
   PyObject *arguments, *lock, *keep;
-  if (!PyArg_ParseTuple(args, "K(lll)O!OO", &address, &n0, &n1, &n2, &PyList_Type, &arguments, &lock, &keep)) return NULL;
+  if (!PyArg_ParseTuple(args, "K(lll)O!O!O", &address, &n0, &n1, &n2, &PyList_Type, &arguments, &LockType, &lock, &keep)) return NULL;
   const Py_ssize_t n = PyList_GET_SIZE(arguments);
   if (n > MAX_SLOTS) return PyErr_Format(PyExc_ValueError, "%zd arguments", n);
   size_t room = CELL;

@@ -18,7 +18,7 @@ typedef struct {
   long long nbytes;
 } Buffer;
 
-extern PyTypeObject CountersType, BufferType, AllocatorType, CallType, ReplayType, ViewType, RouteType;
+extern PyTypeObject CountersType, BufferType, AllocatorType, LockType, CallType, ReplayType, ViewType, RouteType;
 extern PyObject *s_buffer, *s_spec, *s_offset, *s_address, *s_bind, *s_plans, *s_run, *s_handler, *s_listener, *s_known;
 
 // A new Buffer: by an Allocator, or by whatever else is called in its place.

@@ -3,13 +3,10 @@
 
 PyObject *s_buffer, *s_spec, *s_offset, *s_address, *s_bind, *s_plans, *s_run, *s_handler, *s_listener, *s_known;
 
-PyObject* new_lock(PyObject* module, PyObject* none);
 int init_replay(void);
 
-static PyMethodDef functions[] = {{"lock", new_lock, METH_NOARGS, "The lock that the Calls of one chip share."}, {NULL}};
-
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "torch_fl._hot", "The hit path of the route, compiled.", -1, functions};
+    PyModuleDef_HEAD_INIT, "torch_fl._hot", "The hit path of the route, compiled.", -1};
 
 PyMODINIT_FUNC PyInit__hot(void) {
   const struct {
@@ -23,11 +20,12 @@ PyMODINIT_FUNC PyInit__hot(void) {
   const struct {
     const char* name;
     PyTypeObject* type;
-  } types[] = {{"Counters", &CountersType}, {"Buffer", &BufferType}, {"Allocator", &AllocatorType}, {"Call", &CallType},
+  } types[] = {{"Counters", &CountersType}, {"Buffer", &BufferType}, {"Allocator", &AllocatorType}, {"Lock", &LockType}, {"Call", &CallType},
                {"Replay", &ReplayType},     {"View", &ViewType},     {"Route", &RouteType}};
   PyObject* module = init_replay() ? NULL : PyModule_Create(&definition);
   for (size_t i = 0; module && i < sizeof types / sizeof *types; ++i)
     if (PyType_Ready(types[i].type) || PyModule_AddObjectRef(module, types[i].name, (PyObject*)types[i].type))
       Py_CLEAR(module);
+  if (module && PyModule_AddIntMacro(module, MAX_SLOTS)) Py_CLEAR(module);
   return module;
 }
