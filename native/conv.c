@@ -6,23 +6,10 @@
 // product whose right side is read in place. Positions in the gaps are computed and thrown away; for the gradient of
 // the weight they are multiplied by 0, and what is not finite then is summed again without them.
 //
-// T: element type of x, ACC: type of sums, VL: lanes of a vector, MR: output channels of a register tile.
-VECTOR(V, ACC, VL)
+// T: element type of x, ACC: type of sums, VL: lanes of a vector, MR: output channels of a register tile (tile.h).
 #define NR (2 * VL)
-#define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
-// A function with vector parameters: clang keeps to half-width registers where it sees none.
-FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
 FUNC V madd_each(const V a, const V x, const V s) { return a * x + s; }
 
-#if MR == 8
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#elif MR == 6
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#elif MR == 4
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
-#else
-#define EACH_ROW(DO) DO(0)
-#endif
 // Rows of a tile of weight gradients: every row has four taps, more would not fit the registers.
 #if MR >= 4
 #define WR 4

@@ -7,26 +7,11 @@
 //
 // T: element type of output or gradient, ACC: type of sums and of the input (as it is or framed, native/conv.c),
 // VL: lanes of a vector, MR: output channels of a tile of conv_block, PLAIN: T is ACC, NV: vectors of conv_taps.
-VECTOR(V, ACC, VL)
 #define NR (2 * VL)
 #define TILES 8           // most tiles of positions per work-item
 #define PANEL (512 * NR)  // taps of all of them
 #define SUMS 32           // most tiles of sums per work-item
-#define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
-#define HERE(p, i) (*(V*)((p) + (i)))
 #define ON_LINE __attribute__((aligned(64)))
-// A function with vector parameters: clang keeps to half-width registers where it sees none.
-FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
-
-#if MR == 8
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#elif MR == 6
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#elif MR == 4
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
-#else
-#define EACH_ROW(DO) DO(0)
-#endif
 
 // Lanes lane[r] up to lane[r + 1] of a tile, VL at most, are the positions at[r], at[r] + step, ... of a tensor.
 typedef struct { int count; int lane[NR + 1]; IDX at[NR]; } Runs;

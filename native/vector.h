@@ -1,5 +1,4 @@
-// Explicit vectors for CPU-type devices: V is VL numbers of type ACC, MR the rows of a register tile.
-VECTOR(V, ACC, VL)
+// Explicit vectors for CPU-type devices, after tile.h.
 // Before a loop that gains nothing from more vectors or unrolling, which would only cost compile time.
 #ifdef __clang__
 #define AS_WRITTEN _Pragma("clang loop vectorize(disable) unroll(disable)")
@@ -11,16 +10,6 @@ VECTOR(V, ACC, VL)
 #define APART FUNC
 #else
 #define APART static __attribute__((noinline))
-#endif
-#define AT(p, i) (*(const GLOBAL V*)((p) + (i)))
-#define HERE(p, i) (*(V*)((p) + (i)))
-// A function with vector parameters: clang keeps to half-width registers where it sees none.
-FUNC V madd(const ACC a, const V x, const V s) { return a * x + s; }
-
-#if MR == 8
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#else
-#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #endif
 
 // VL stored elements as the accumulator type. KIND: 0 stored so, 1 bfloat16, 2 float16, 3 anything else.

@@ -11,14 +11,13 @@ from ..errors import unsupported_dtype
 from ..refs import Layout, Ref
 from .frame import Frame
 from .types import HALVES, ctype
+from .vectors import REGISTERS, tile_source
 
 if TYPE_CHECKING:
     from ..builder import Builder
 
-SOURCE = "conv.c"
+SOURCE = tile_source("conv.c")
 GPU_LANES = 4
-_REGISTERS = {"AVX512": (64, 8), "AVX2": (32, 6)}
-"""Vector bytes, and rows of a register tile, by what the CPU has."""
 
 
 def acc_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -33,7 +32,7 @@ def acc_dtype(dtype: torch.dtype) -> torch.dtype:
 def defines_for(b: Builder, dtype: torch.dtype, channels: int) -> dict[str, Any]:
     """Types, lanes of a vector, and rows of a register tile for `channels` output channels per group."""
     acc = acc_dtype(dtype)
-    nbytes, most = _REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 6)) if b.is_cpu else (0, 8)
+    nbytes, most = REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 6)) if b.is_cpu else (0, 8)
     lanes = nbytes // acc.itemsize if b.is_cpu else GPU_LANES
     rows = 1 if channels == 1 else 4 if channels <= 4 else most
     return {**b.types(T=dtype), "ACC": ctype(acc).compute, "VL": lanes, "MR": rows}

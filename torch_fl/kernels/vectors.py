@@ -12,21 +12,27 @@ from .source import read_native
 if TYPE_CHECKING:
     from ..builder import Builder
 
-_REGISTERS = {"AVX512": (64, 8), "AVX2": (32, 6)}
+REGISTERS = {"AVX512": (64, 8), "AVX2": (32, 6)}
 """Vector bytes, and rows of a register tile, by what the CPU has."""
 
 
 @lru_cache(maxsize=16)
 def registers(dtype: torch.dtype) -> dict[str, int]:
     """The defines of vector.h for numbers of `dtype`: MR rows, VL lanes."""
-    nbytes, rows = _REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 8))
+    nbytes, rows = REGISTERS.get(torch.backends.cpu.get_cpu_capability(), (16, 8))
     return {"MR": rows, "VL": nbytes // dtype.itemsize}
 
 
 @lru_cache(maxsize=16)
 def vector_source(*names: str) -> str:
     """The text of vector.h and of files of native/."""
-    return "".join(read_native(name) for name in ("vector.h", *names))
+    return tile_source("vector.h", *names)
+
+
+@lru_cache(maxsize=16)
+def tile_source(*names: str) -> str:
+    """The text of tile.h, for whoever needs no more of vectors, and of files of native/."""
+    return "".join(read_native(name) for name in ("tile.h", *names))
 
 
 _KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
