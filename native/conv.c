@@ -6,7 +6,7 @@
 // product whose right side is read in place. Positions in the gaps are computed and thrown away; for the gradient of
 // the weight they are multiplied by 0, and what is not finite then is summed again without them.
 //
-// T: element type of x, ACC: type of sums, VL: lanes of a vector, MR: output channels of a register tile (tile.h).
+// T: element type of x, ACC: type of sums, VL: lanes of a vector, MR: output channels of a tile.
 #define NR (2 * VL)
 FUNC V madd_each(const V a, const V x, const V s) { return a * x + s; }
 

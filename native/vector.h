@@ -1,4 +1,4 @@
-// Explicit vectors for CPU-type devices, after tile.h.
+// Explicit vectors for CPU-type devices, after register_tile.h.
 // Before a loop that gains nothing from more vectors or unrolling, which would only cost compile time.
 #ifdef __clang__
 #define AS_WRITTEN _Pragma("clang loop vectorize(disable) unroll(disable)")

@@ -13,13 +13,13 @@ from ..refs import Layout, Ref
 from .conv_parts import Taps, acc_dtype, defines_for, framed_input, framed_taps, joined, packed_weight, tap_offsets
 from .frame import Frame
 from .reduce import SUM, emit_reduce
-from .vectors import tile_source
+from .vectors import register_source
 from .window import Window
 
 if TYPE_CHECKING:
     from ..builder import Builder
 
-_SOURCE = tile_source("conv_cpu.c")
+_SOURCE = register_source("conv_cpu.c")
 _TILES, _PANEL, _SUMS, _MOST_TAPS = 8, 512, 32, 512
 """TILES, PANEL (in rows), SUMS and MOST of native/conv_cpu.c."""
 _DEEP, _ONCE = 192, 256

@@ -11,12 +11,12 @@ from ..errors import unsupported_dtype
 from ..refs import Layout, Ref
 from .frame import Frame
 from .types import HALVES, ctype
-from .vectors import REGISTERS, tile_source
+from .vectors import REGISTERS, register_source
 
 if TYPE_CHECKING:
     from ..builder import Builder
 
-SOURCE = tile_source("conv.c")
+SOURCE = register_source("conv.c")
 GPU_LANES = 4
 
 

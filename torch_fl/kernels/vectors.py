@@ -26,13 +26,13 @@ def registers(dtype: torch.dtype) -> dict[str, int]:
 @lru_cache(maxsize=16)
 def vector_source(*names: str) -> str:
     """The text of vector.h and of files of native/."""
-    return tile_source("vector.h", *names)
+    return register_source("vector.h", *names)
 
 
 @lru_cache(maxsize=16)
-def tile_source(*names: str) -> str:
-    """The text of tile.h, for whoever needs no more of vectors, and of files of native/."""
-    return "".join(read_native(name) for name in ("tile.h", *names))
+def register_source(*names: str) -> str:
+    """The text of register_tile.h, for whoever needs no more of vectors, and of files of native/."""
+    return "".join(read_native(name) for name in ("register_tile.h", *names))
 
 
 _KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
