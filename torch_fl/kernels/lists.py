@@ -7,7 +7,6 @@ and for layouts that are not one dense run, `emit` serves each tensor.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -18,7 +17,7 @@ import torch
 from ..errors import Unsupported
 from ..refs import Addresses, Numbers, Ref, Value
 from .pointwise import _compute_defines, _helpers, _operand, changed_names, emit
-from .runs import MOST
+from .runs import MOST, addressed, counted
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -143,9 +142,8 @@ def _launch(b: Builder, steps: Sequence[Step], texts: Texts) -> None:
     defines |= {f"EXPR_{n}": f"({o[1]})" for n, o in first.outs.items()}
     items, chunk = b.split(ends[-1])
     columns = [[r[n] for r in refs] for n in (*names.walked, *names.single)]
-    addresses = Addresses(tuple(ref for column in columns for ref in [*column, *[column[0]] * (MOST - len(column))]))
-    counts = struct.pack(f"<{MOST}q", *ends, *[ends[-1]] * (MOST - len(ends)))
-    args: list[Any] = [addresses, counts, *(refs[0][n] for n in names.shared)]
+    addresses = Addresses(tuple(ref for column in columns for ref in addressed(column).refs))
+    args: list[Any] = [addresses, counted(ends), *(refs[0][n] for n in names.shared)]
     for n in names.numbers:
         given = [s.scalars[n] for s in steps]
         args.append(Numbers("REAL", (*given, *[0] * (MOST - len(given)))))

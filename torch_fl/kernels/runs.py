@@ -24,6 +24,16 @@ GRAIN = 1 << 14
 """Bytes of a work-item at least."""
 
 
+def addressed(refs: Sequence[Ref]) -> Addresses:
+    """The addresses of at most `MOST` tensors, filled up with the first's: every launch has room for as many."""
+    return Addresses((*refs, *[refs[0]] * (MOST - len(refs))))
+
+
+def counted(ends: Sequence[int]) -> bytes:
+    """Where each of at most `MOST` tensors ends in what they make together, filled up with the last end."""
+    return struct.pack(f"<{MOST}q", *ends, *[ends[-1]] * (MOST - len(ends)))
+
+
 def emit_runs(b: Builder, target: Ref, source: Ref) -> bool:
     """target = source of the same shape and element size where both lie in long runs; else False. Only for CPUs."""
     from .pointwise import merge
@@ -75,10 +85,7 @@ def emit_join(b: Builder, out: Ref, parts: Sequence[Ref], dim: int) -> bool:
         outer *= n
     ends = list(accumulate(p.numel // outer * size for p in parts))
     assert ends[-1] * outer == out.numel * size, "parts that do not make the result"
-    spare = MOST - len(parts)
-    addresses = Addresses((*parts, *[parts[0]] * spare))
-    counts = struct.pack(f"<{MOST}q", *ends, *[ends[-1]] * spare)
     items, chunk = b.split(ends[-1] * outer, GRAIN)
-    args: list[Any] = [_bytes(out), addresses, counts, len(parts), ends[-1] * outer, chunk]
+    args: list[Any] = [_bytes(out), addressed(parts), counted(ends), len(parts), ends[-1] * outer, chunk]
     b.launch(read_native("move.h") + read_native("join.c"), "join", items, args, {"MOST": MOST})
     return True

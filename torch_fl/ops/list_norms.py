@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -12,9 +11,9 @@ import torch
 from ..builder import Builder
 from ..errors import Unsupported
 from ..kernels.lists import Step, emit_each
-from ..kernels.runs import MOST
-from ..refs import Addresses, Ref
-from ..registry import Kernel, add_kernel, find_overload, kernel
+from ..kernels.runs import MOST, addressed, counted
+from ..refs import Ref
+from ..registry import kernel
 
 
 @kernel("aten::_foreach_norm.Scalar", static=("ord",))
@@ -33,18 +32,14 @@ def _norms(b: Builder, tensors: Sequence[Ref], norms: Sequence[Ref]) -> None:
     items, chunk = b.split(ends[-1], 1 << 14)
     kept = torch.float64 if b.fp64 else torch.float32
     sums = b.temp((items, count), kept)
-    counts = struct.pack(f"<{MOST}q", *ends, *[ends[-1]] * (MOST - count))
     defines = {"MOST": MOST, "S": "double" if b.fp64 else "float"}
-    args: list[Any] = [_padded(tensors), counts, sums, count, chunk]
+    args: list[Any] = [addressed(tensors), counted(ends), sums, count, chunk]
     b.launch("list_norms.c", "squares", items, args, defines)
-    args = [sums, _padded(norms), count, items]
+    args = [sums, addressed(norms), count, items]
     b.launch("list_norms.c", "roots", 1, args, defines)
 
 
-def _padded(refs: Sequence[Ref]) -> Addresses:
-    return Addresses((*refs, *[refs[0]] * (MOST - len(refs))))
-
-
+@kernel("aten::_foreach_zero_", elementwise=True, infer=False)
 def foreach_zero(b: Builder, self: list[Ref]) -> None:
     """Every element of every tensor becomes 0."""
     real = [r for r in self if not r.dtype.is_complex]
@@ -52,8 +47,3 @@ def foreach_zero(b: Builder, self: list[Ref]) -> None:
     for ref in self:
         if ref.dtype.is_complex:
             b.fill(ref, 0)
-
-
-add_kernel(
-    find_overload("aten::_foreach_zero_"), Kernel("aten::_foreach_zero_", foreach_zero, "", (), True, False, ("self",))
-)
