@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import assert_same
+from conftest import assert_same, to
 
+import torch_fl
 from torch_fl.kernels import gemm, gemm_cpu
 
 EDGES = [
@@ -237,3 +238,13 @@ def test_a_wrong_kernel_is_caught(device: torch.device, new_plans: None, monkeyp
     )
     with pytest.raises(AssertionError):
         assert_same(torch.mm, numbers(5, 6), numbers(6, 7) + 1, device=device)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 4), (3, 1), ()])
+def test_a_bias_that_broadcasts_leaves_other_linears_whole(device: torch.device, shape: tuple[int, ...]) -> None:
+    x, w, odd, bias = (torch.randn(s, requires_grad=True) for s in ((3, 5), (4, 5), shape, (4,)))
+    assert_same(F.linear, x, w, odd, device=device)
+    y = F.linear(*to((x, w, bias), device)).sum()
+    with torch_fl.trace() as t:
+        y.backward()
+    assert "aten::linear_backward" in [r.op for r in t]

@@ -62,7 +62,7 @@ def _compare() -> Comparison:
 
 def _checked(call: Callable[[Any], Any], in_place: bool = False) -> int:
     names = ("op", "method_variant", "operator_variant", "inplace_variant", "inplace_operator_variant")
-    entry = SimpleNamespace(**dict.fromkeys(names), aliases=[])
+    entry = SimpleNamespace(name="", **dict.fromkeys(names), aliases=[])
     setattr(entry, "inplace_variant" if in_place else "op", call)
     sample = SimpleNamespace(input=torch.tensor([1.0, -2.0]), args=(), kwargs={}, broadcasts_input=False)
     return check_variants(entry, sample, _compare())

@@ -20,7 +20,7 @@ from torch_fl.spec import Spec, spec_of
 def wrong(name: str) -> Iterator[None]:
     """A block in which the kernels that the function `name` of this file changes are wrong."""
     ops.load()
-    table, infer = registry.registered(), routes.infer  # views and kernels both ask it
+    table, infer, infer_known = registry.registered(), routes.infer, kernel_plan.infer_known
     before = {func: dict(kernels) for func, kernels in table.items()}
     WRONG[name]()
     dispatch.forget_plans()
@@ -28,7 +28,7 @@ def wrong(name: str) -> Iterator[None]:
         yield
     finally:
         table.update(before)
-        routes.infer = kernel_plan.infer = infer
+        routes.infer, kernel_plan.infer_known = infer, infer_known
         dispatch.forget_plans()
 
 
@@ -50,15 +50,17 @@ def _change_results(name: str, change: Callable[[Spec], Spec]) -> None:
 
 def _change_outs(name: str, change: Callable[[Out], Out]) -> None:
     """Let the results of an op be elsewhere, or laid out otherwise, than torch infers."""
-    right = routes.infer
 
-    def changed(func: Any, *args: Any) -> Any:
-        found = right(func, *args)
-        if func.name() != name:
-            return found
-        return replace(found, outs=tuple(change(o) for o in found.outs))
+    def changing(right: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(func: Any, *args: Any) -> Any:
+            found = right(func, *args)
+            if func.name() != name:
+                return found
+            return replace(found, outs=tuple(change(o) for o in found.outs))
 
-    routes.infer = kernel_plan.infer = changed
+        return changed
+
+    routes.infer, kernel_plan.infer_known = changing(routes.infer), changing(kernel_plan.infer_known)
 
 
 def add_without_alpha() -> None:

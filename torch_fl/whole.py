@@ -58,7 +58,7 @@ def _directly(func: Any, composed: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(a: Any, b: Any, c: Any, mask: Any) -> Any:
         differentiable = _wants_grad() and (a.requires_grad or b.requires_grad or c.requires_grad)
         ours = type(a) is type(b) is type(c) is Tensor
-        if differentiable or not ours or _levels or _odd or _modes():
+        if differentiable or not ours or _levels or _modes() or (_odd and _bias_shape() not in (None, c.shape[:-1])):
             return composed(a, b, c, mask)
         return boxed(func, a, b, c, mask)
 
@@ -70,7 +70,7 @@ _odd: list[bool] = []
 
 
 def odd_bias() -> None:
-    """A bias that is not one number for each column was seen: from now on gradients of bias look for its shape."""
+    """A bias that is not one number for each column was seen: from now on backward nodes are asked for its shape."""
     _odd[:] = [True]
 
 
@@ -79,13 +79,13 @@ def bias_gradient(grad: torch.Tensor, columns: int) -> torch.Tensor:
     return grad.sum_to_size(_bias_shape() or grad.shape[grad.dim() - columns :])
 
 
-def _bias_shape() -> Any:
+def _bias_shape() -> tuple[int, ...] | None:
     """The shape of the bias of the linear whose backward node runs now, if it may be an odd one."""
     node = torch._C._current_autograd_node() if _odd else None
     if node is None or node.name() != "LinearBackward0":
         return None
     function, index = node.next_functions[2]
-    return None if function is None else function._input_metadata[index].shape
+    return None if function is None else tuple(function._input_metadata[index].shape)
 
 
 # -- what the formulas do not know -----------------------------------------------------------------------------------
