@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from conftest import assert_same
 from torch import nn
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -148,6 +151,27 @@ def test_rms_norm_is_one_node_and_still_differentiable_twice(device: torch.devic
         return g.pow(2)
 
     assert_same(penalty, _leaf(3, 8), _leaf(8), device=device, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode
+def test_rms_norm_is_seen_by_modes_and_has_forward_derivatives(device: torch.device) -> None:
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    seen: list[Any] = []
+    x, w = torch.randn(3, 8), torch.rand(8)
+    there, scale = x.to(device), w.to(device)
+    with Names():
+        F.rms_norm(there, (8,), scale)
+    assert seen
+    norm = lambda a: F.rms_norm(a, (8,), w.to(a.device))  # noqa: E731
+    with forward_ad.dual_level():
+        y, z = (norm(forward_ad.make_dual(t, torch.ones_like(t))) for t in (there, x))
+        torch.testing.assert_close(
+            forward_ad.unpack_dual(y).tangent.cpu(), forward_ad.unpack_dual(z).tangent, rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("dtype", HALVES)

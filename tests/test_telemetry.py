@@ -88,6 +88,36 @@ def test_time_of_inner_ops_is_not_counted_twice(device: torch.device) -> None:
     assert t[1].seconds >= 0.05
 
 
+def test_ops_that_come_by_the_autograd_key_are_recorded(device: torch.device) -> None:
+    functional = torch.nn.functional
+    x = torch.ones(1, 2, 4, 4, device=device, requires_grad=True)
+    weight = torch.ones(4, 4, device=device, requires_grad=True)
+    works = {
+        "rms_norm": lambda: functional.rms_norm(x, (4,), weight[0]),
+        "attention": lambda: functional.scaled_dot_product_attention(x, x, x),
+        "linear": lambda: functional.linear(x, weight),
+        "matmul": lambda: x @ weight,
+    }
+    for name, work in works.items():
+        with torch_fl.trace() as t:
+            work().sum().backward()
+        assert any(name in r.op and "backward" not in r.op for r in t), name
+        assert any(name in r.op and "backward" in r.op for r in t), name
+        with torch_fl.trace() as t, torch.inference_mode():
+            work()
+        assert any(name in r.op for r in t), name
+    assert {"portable", "kernel"} >= {r.route for r in t if "matmul" in r.op}
+
+
+def test_a_plan_that_runs_outside_of_any_op_is_an_op(device: torch.device) -> None:
+    x = torch.ones(3, device=device)
+    op = dispatch.op_of(torch.ops.aten.neg.default)
+    with torch_fl.trace() as t:
+        dispatch.planned(op, (x,), {})
+        dispatch.call(op.func, (x,), {})
+    assert [(r.name, r.route) for r in t] == [("aten::neg", "portable")] * 2
+
+
 def test_a_decomposition_and_what_it_ran_as_add_up(device: torch.device) -> None:
     with torch_fl.trace() as t:
         torch.full_like(torch.empty(3, device=device), 7)

@@ -87,12 +87,17 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def planned(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an op through its plan although it has a handler: for handlers that serve some calls themselves."""
+    """Run an op through its plan although it has a handler: for handlers that serve some calls themselves.
+
+    Whoever listens is told of the op that the dispatcher is running; where it is running none, of this one.
+    """
+    watching = listener
+    if watching is not None and watching.idle():
+        return watching.run(op, args, kwargs, planned)
     key, tensors, values = op.bind(args, kwargs)
     plan = op.plans.get(key)
     if plan is None:
         plan = find_plan(op, key, tensors, args, kwargs)
-    watching = listener
     if watching is not None:
         watching.planned(plan, tensors)
     return plan.run(tensors, values, args, kwargs)
@@ -231,6 +236,11 @@ def _compiled(slow: Any) -> Any:
 
 class _Forked:
     """The listener of a forked child: every op there is refused before it reaches a driver."""
+
+    def idle(self) -> bool:
+        """Raise DeviceError."""
+        check_fork()
+        return False
 
     def run(self, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Raise DeviceError."""

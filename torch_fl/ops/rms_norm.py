@@ -1,7 +1,8 @@
 """rms_norm kept whole in training: one kernel forward, one backward.
 
 torch composes rms_norm of six ops before a backend sees it, and gives the fused op no derivative here. The composition
-still serves what the kernels do not: mixed dtypes, tensors of other classes, and derivatives of the gradient.
+still serves what the kernels do not: mixed dtypes, tensors of other classes, derivatives of the gradient, forward-mode
+derivatives, and modes that look at ops.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-from ..dispatch import op_of, planned
+from ..compat.untraced import untraced
+from ..dispatch import boxed, op_of, planned
 from ..registry import handler
 from ..tensor import Tensor
 
 _ATEN = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-_FORWARD = op_of(_ATEN._fused_rms_norm.default)
-_BACKWARD = op_of(_ATEN._fused_rms_norm_backward.default)
+_FORWARD = _ATEN._fused_rms_norm.default
+_BACKWARD = _ATEN._fused_rms_norm_backward.default
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
@@ -30,7 +33,7 @@ class _RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, shape: list[int], weight: Tensor | None, eps: float | None) -> Any:
-        y, rstd = planned(_FORWARD, (input, shape, weight, eps), {})
+        y, rstd = boxed(_FORWARD, input, shape, weight, eps)
         ctx.save_for_backward(input, weight, rstd)
         ctx.shape, ctx.eps = shape, eps
         return y
@@ -45,7 +48,7 @@ class _RmsNorm(torch.autograd.Function):
             found = iter(torch.autograd.grad(y, wanted, grads[0], create_graph=True))
             dx, dw = (next(found) if m else None for m in mask)
         else:
-            dx, dw = planned(_BACKWARD, (grads[0], input, ctx.shape, rstd, weight, mask), {})
+            dx, dw = boxed(_BACKWARD, grads[0], input, ctx.shape, rstd, weight, mask)
         return dx, None, dw, None
 
 
@@ -60,19 +63,39 @@ def _fits(input: Any, shape: list[int], weight: Any) -> bool:
     return same and weight._spec.dtype == input._spec.dtype and weight._spec.shape == tuple(shape)
 
 
+def _composed_for(input: Any, shape: list[int], weight: Any) -> bool:
+    """Whether the composition serves the call."""
+    return not _fits(input, shape, weight) or torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
+
+
 def rms_norm(
     input: torch.Tensor,
     normalized_shape: list[int],
     weight: torch.Tensor | None = None,
     eps: float | None = None,
 ) -> torch.Tensor:
-    """x / sqrt(mean(x^2) + eps) * weight over the trailing `normalized_shape`."""
+    """x / sqrt(mean(x^2) + eps) * weight over the trailing `normalized_shape`, for autograd."""
     shape = list(normalized_shape)
-    if not _fits(input, shape, weight):
+    if _composed_for(input, shape, weight):
         return _compose(input, shape, weight, eps)
-    return _RmsNorm.apply(input, shape, weight, eps)  # type: ignore[no-untyped-call, no-any-return]
+    if torch.is_grad_enabled() and (input.requires_grad or (weight is not None and weight.requires_grad)):
+        return _RmsNorm.apply(input, shape, weight, eps)  # type: ignore[no-untyped-call, no-any-return]
+    return boxed(_FORWARD, input, shape, weight, eps)[0]  # type: ignore[no-any-return]
+
+
+@handler("aten::rms_norm")
+def inferred_rms_norm(
+    input: torch.Tensor,
+    normalized_shape: list[int],
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
+) -> torch.Tensor:
+    """The same where nothing is differentiated: in inference mode."""
+    shape = list(normalized_shape)
+    if _composed_for(input, shape, weight):
+        return _compose(input, shape, weight, eps)
+    return planned(op_of(_FORWARD), (input, shape, weight, eps), {})[0]  # type: ignore[no-any-return]
 
 
 _library: Any = torch.library.Library("aten", "IMPL")
-_library.impl("rms_norm", rms_norm, "AutogradPrivateUse1")
-handler("aten::rms_norm")(rms_norm)
+_library.impl("rms_norm", untraced(rms_norm), "AutogradPrivateUse1")

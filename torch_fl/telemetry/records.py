@@ -107,20 +107,27 @@ class Hub:
         self.sync = any(s.sync for s in sinks)
         self.run_plan = dispatch.planned
 
+    def idle(self) -> bool:
+        """Whether this thread is running no op."""
+        return not _thread.frames
+
     def planned(self, plan: Any, tensors: Any) -> None:
         """The dispatcher found the plan of the op that this thread is running."""
         if _thread.frames:
             frame = _thread.frames[-1]
             frame.plan, frame.tensors = plan, tensors
 
-    def run(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one op as the dispatcher would, and record it unless it raises."""
+    def run(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], serve: Any = None) -> Any:
+        """Run one op as the dispatcher would, or by `serve(op, args, kwargs)`, and record it unless it raises."""
         frames = _thread.frames
         frame = Frame()
         frames.append(frame)
         start = perf_counter()
         try:
-            result = self.run_plan(op, args, kwargs) if op.handler is None else op.handler(*args, **kwargs)
+            if serve is None and op.handler is not None:
+                result = op.handler(*args, **kwargs)
+            else:
+                result = (serve or self.run_plan)(op, args, kwargs)
             if self.sync:
                 _wait(_device_of(frame, args, kwargs, result))
         except BaseException:
