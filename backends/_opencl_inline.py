@@ -104,6 +104,8 @@ class Inline:
         self._queue = queue
         self._program = program
         self._bind = bind
+        self.when_trusted: Callable[[Thread, Program], None] | None = None
+        """Called once when the launch has proved short."""
         self._submit: Submit | None = None
         self._tried = self._slow = 0
 
@@ -134,6 +136,8 @@ class Inline:
             self.run = None
         elif self._tried >= _TRIALS and not self._slow:
             self.run = self._trusted()
+            if self.when_trusted is not None:
+                self.when_trusted(self._thread, self._program)
 
     def _trusted(self) -> Callable[..., bool]:
         """`run` of a launch that has proved short: the hot path of small ops."""

@@ -20,7 +20,8 @@ class Arguments:
     """The parameters of a kernel as `render` lays them out: buffers one by one, all else in one struct.
 
     `slots`: of the buffers; `offsets_at`: where their offsets go (byte, slot, extra); `values_at`, `addresses_at`:
-    where launch-time values and addresses of buffers go; `held`: the slots of those; `struct`: with what is fixed.
+    where launch-time values and addresses of buffers go; `values`: those values; `held`: the slots of those addresses;
+    `struct`: with what is fixed.
     """
 
     def __init__(self, args: Sequence[KernelArg]) -> None:
@@ -30,6 +31,7 @@ class Arguments:
         self.offsets_at: list[tuple[int, int, int]] = []
         self.values_at: Places = []
         self.addresses_at: Places = []
+        self.values = [a for a in args if isinstance(a, ValueArg)]
         for a in args:
             self._place(a)
         plain = self.slots == list(range(len(self.slots))) and not any(extra for _, _, extra in self.offsets_at)

@@ -55,11 +55,12 @@ class HostMemory:
         mapping = cl.CommandQueue(context)  # of its own: a new block waits for nothing that was launched
 
         class Block(cl.Buffer):  # type: ignore[misc]
-            __slots__ = ("address", "bytes")
+            __slots__ = ("address", "bytes", "pointer")
 
         def take(nbytes: int) -> Handle:
             block = Block(context, flags, nbytes)
             mapped, _ = cl.enqueue_map_buffer(mapping, block, access, 0, (nbytes,), np.uint8, is_blocking=True)
+            block.pointer = block.int_ptr
             block.address = mapped.ctypes.data
             block.bytes = host_bytes(block.address, nbytes)
             mapped.base.release(mapping)

@@ -9,6 +9,7 @@ from typing import Any
 from torch_fl.runtime.adapter import Backend, Discovery, Handle, KernelArg, Launcher, Properties
 
 from . import _opencl_discovery
+from ._opencl_direct import direct
 from ._opencl_inline import MAX_ITEMS, Inline, Program, Thread, inline_device
 from ._opencl_invokers import keep_invokers
 from ._opencl_launch import Arguments, Submit, submitter
@@ -142,7 +143,10 @@ class OpenCL(Backend):
         inline = None
         if self._thread is not None and items <= MAX_ITEMS and not passed.held:
             inline = Inline(self._thread, self.main, program, bound)
-        return self._launcher(passed, bound(program.main), small, inline)
+        launcher = self._launcher(passed, bound(program.main), small, inline)
+        return (
+            launcher if inline is None else direct(launcher, self, self.main, inline, passed, name, (size, per_group))
+        )
 
     def _launcher(self, args: Arguments, submit: Submit, small: bool, inline: Inline | None) -> Launcher:
         """What a plan calls: the launch in this thread where that is open, else on the queue of the current stream."""

@@ -160,6 +160,95 @@ def test_wrong_launches_are_exceptions() -> None:
         _call(lambda values: 1 / 0, True)([Handle(1, 2), Handle(0)], [0, 0], [])
 
 
+# -- launches on a queue ------------------------------------------------------------------------------------------
+SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p)
+SIZES = ctypes.POINTER(ctypes.c_size_t)
+RUN = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 2, ctypes.c_uint, ctypes.c_void_p, SIZES, SIZES)
+
+
+class Driver:
+    """OpenCL's two functions, what they were called with, the state that a launch looks at, and the way of Python."""
+
+    def __init__(self, numbers: list[Any]) -> None:
+        self.status, self.seen, self.slow = 0, [], []
+        self.streams, self.last, self.waiting = None, None, []
+        self.kept = SET(self.set_arg), RUN(self.run)
+        functions = [ctypes.cast(f, ctypes.c_void_p).value for f in self.kept]
+        self.step = compiled.Enqueue(lambda *launch: self.slow.append(launch), self, self)
+        buffers = [(0, 1, 0), (8, 0, 5)]
+        self.arm = lambda: self.step.arm(tuple(functions), 7, 8, (4, 2), (1, 1), buffers, numbers, bytes(24), None)
+
+    def set_arg(self, kernel: int, index: int, nbytes: int, data: int) -> int:
+        numbers = (ctypes.c_longlong * (nbytes // 8)).from_address(data)
+        self.seen.append((index, *numbers))
+        return self.status
+
+    def run(self, queue: int, kernel: int, dims: int, start: Any, size: Any, local: Any) -> int:
+        self.seen.append((queue, kernel, size[:dims], local[:dims]))
+        return self.status
+
+    def launch(self, *values: Any, offset: int = 0) -> list[Any]:
+        """What the driver saw of one launch of two buffers, inside a plan."""
+        x, out = Memory(), Memory()
+        x.pointer, out.pointer = 11, 12
+        del self.seen[:], self.slow[:]
+        buffers = [compiled.Buffer("chip", m, 8, [], compiled.Counters()) for m in (x, out)]
+        tensors = [Holds(b, offset) for b in buffers]
+        made = ("make", "cls", "device")
+        plan = compiled.Replay(made, list, 2, (), (self.step,), ((1, (), None),), None)
+        assert plan(tensors, list(values), (), {}) is tensors[1]
+        return self.seen
+
+
+class Memory:
+    pointer: int
+
+
+class Holds:
+    def __init__(self, buffer: Any, offset: int) -> None:
+        self._buffer, self._offset = buffer, offset
+
+
+NOW = (7, 8, [4, 2], [1, 1])
+
+
+def test_an_armed_launch_sets_only_what_changes() -> None:
+    driver = Driver([(16, 8, lambda values: values[0].to_bytes(4, "little"), False)])
+    assert not driver.launch(3)
+    assert len(driver.slow) == 1
+    driver.arm()
+    assert driver.launch(3) == [(0, 12), (1, 11), (2, 0, 5, 3), NOW]
+    assert driver.launch(3) == [NOW]
+    assert driver.launch(4, offset=1) == [(2, 1, 6, 4), NOW]
+    assert not driver.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("streams", object()), ("last", object()), ("waiting", [1]), ("status", -5)]
+)
+def test_what_comes_first_and_what_fails_goes_to_python(name: str, value: Any) -> None:
+    driver = Driver([])
+    driver.arm()
+    was = getattr(driver, name)
+    setattr(driver, name, value)
+    assert (driver.launch() == []) == (name != "status")
+    ((handles, offsets, values),) = driver.slow
+    assert ([h.pointer for h in handles], offsets, values) == ([11, 12], [0, 0], [])
+    setattr(driver, name, was)
+    assert driver.launch() == [(0, 12), (1, 11), (2, 0, 5, 0), NOW]
+
+
+def test_wrong_arms_are_exceptions() -> None:
+    with pytest.raises(ValueError, match="outside"):
+        Driver([(20, 8, bytes, False)]).arm()
+    driver = Driver([(16, 8, lambda values: 1 / 0, True)])
+    driver.arm()
+    with pytest.raises(ValueError, match="twice"):
+        driver.arm()
+    with pytest.raises(ZeroDivisionError):
+        driver.launch(1)
+
+
 # -- plans --------------------------------------------------------------------------------------------------------
 def _plan_of(device: torch.device) -> Any:
     x = torch.ones(3, device=device)

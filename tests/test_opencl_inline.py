@@ -11,6 +11,7 @@ from subprocesses import output_of
 from torch_fl.backends import _opencl_inline as module
 from torch_fl.backends._opencl_inline import WARM, Inline, Program
 
+from torch_fl.dispatch import op_of
 from torch_fl.runtime.devices import devices
 
 
@@ -115,6 +116,20 @@ def test_threads(device: torch.device) -> None:
         t.join()
     for by in (1, 2, 3):
         torch.testing.assert_close(found[by], torch.full((4,), 200.0 * by))
+
+
+def test_a_short_launch_is_in_c_from_then_on(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets and numbers change between the launches."""
+    monkeypatch.setattr(module, "MAX_SECONDS", 60)
+    op_of(torch.ops.aten.add.Tensor).plans.clear()
+    x = torch.arange(6.0, device=device)
+    want = torch.arange(6.0)
+    for i in range(6 * WARM):
+        y = torch.add(x[i % 3 :][:3], x[:3], alpha=i)
+        torch.testing.assert_close(y.cpu(), torch.add(want[i % 3 :][:3], want[:3], alpha=i))
+    op = op_of(torch.ops.aten.add.Tensor)
+    step = op.plans[op.bind((x[:3], x[:3]), {"alpha": 2})[0]].steps[0]  # type: ignore[union-attr]
+    assert getattr(step, "armed", 1)
 
 
 @pytest.mark.skipif(all(d.backend.name != "opencl" for d in devices()), reason="no OpenCL device")

@@ -52,6 +52,36 @@ class Call:
     ) -> None: ...
     def __call__(self, handles: Sequence[Any], offsets: Sequence[int], values: Sequence[Any]) -> None: ...
 
+class Enqueue:
+    """A launcher: `slow`, until it is armed; then a kernel object launched on a queue that runs it at once.
+
+    It goes to `slow` whenever `backend.streams` or `queue.last` is not None, `queue.waiting` is not empty, or the
+    driver refuses: what was launched before comes first, and Python tells the driver's errors. Handles have the
+    driver's `pointer`. A pointer that the kernel object has been given is not given again.
+    """
+
+    armed: int
+    def __init__(self, slow: Callable[..., Any], backend: Any, queue: Any) -> None: ...
+    def arm(
+        self,
+        functions: tuple[int, int],
+        queue: int,
+        kernel: int,
+        size: tuple[int, ...],
+        local: tuple[int, ...],
+        buffers: list[tuple[int, int, int]],
+        numbers: list[tuple[int, int, Callable[[Sequence[Any]], bytes], bool]],
+        struct: bytes,
+        keep: Any,
+    ) -> None:
+        """Launch through `functions` (clSetKernelArg, clEnqueueNDRangeKernel) with these pointers; once.
+
+        Arguments are the buffers (byte of the offset in `struct`, slot, extra offset), then `struct` with the numbers
+        (byte, size, get, steady as in Call) in it.
+        """
+
+    def __call__(self, handles: Sequence[Any], offsets: Sequence[int], values: Sequence[Any]) -> None: ...
+
 class Replay:
     """plan.Plan.run."""
 

@@ -1,8 +1,6 @@
 // A bound kernel of a chip that computes in this process: a C function that takes an array of pointers to its arguments.
 #include "hot.h"
 
-#define CELL 16  // bytes of the largest scalar
-
 typedef void (*Function)(void** arguments, long n0, long n1, long n2);
 
 typedef struct {
@@ -11,21 +9,15 @@ typedef struct {
 } BufferCell;
 
 typedef struct {
-  int cell;
-  PyObject* get;
-  char data[CELL];
-} ValueCell;
-
-typedef struct {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   Function function;
   long n[3];
-  int n_cells, n_buffers, n_values, n_last, steady;
+  int n_cells, n_buffers;
   void** cells;
   BufferCell* buffers;
-  ValueCell* values;
-  PyObject* last[8];  // the launch-time numbers whose bytes the value cells hold
+  int* number_cells;
+  Numbers numbers;
   PyObject *keep, *lock;
 } Call;
 
@@ -75,48 +67,6 @@ PyTypeObject LockType = {
     .tp_dealloc = lock_dealloc,
 };
 
-static int same_values(const Call* self, PyObject* values) {
-  if (PyList_GET_SIZE(values) != self->n_last) return 0;
-  for (int i = 0; i < self->n_last; ++i)
-    if (PyList_GET_ITEM(values, i) != self->last[i]) return 0;
-  return 1;
-}
-
-static void forget(Call* self) {
-  const int n = self->n_last;
-  self->n_last = -1;
-  for (int i = 0; i < n; ++i) Py_CLEAR(self->last[i]);
-}
-
-// The bytes of the launch-time numbers. Getters are Python: another thread may launch the same kernel meanwhile.
-static int take_values(Call* self, PyObject* values, char (*numbers)[CELL]) {
-  if (self->steady && same_values(self, values)) {
-    for (int i = 0; i < self->n_values; ++i) memcpy(numbers[i], self->values[i].data, CELL);
-    return 0;
-  }
-  for (int i = 0; i < self->n_values; ++i) {
-    PyObject* data = PyObject_CallOneArg(self->values[i].get, values);
-    if (!data) return -1;
-    char* bytes;
-    Py_ssize_t n;
-    if (PyBytes_AsStringAndSize(data, &bytes, &n) || n > CELL) {
-      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a number of more than 16 bytes");
-      Py_DECREF(data);
-      return -1;
-    }
-    memcpy(numbers[i], bytes, n);
-    Py_DECREF(data);
-  }
-  const Py_ssize_t n = PyList_GET_SIZE(values);
-  if (self->steady && n <= (Py_ssize_t)(sizeof self->last / sizeof *self->last)) {
-    forget(self);
-    for (int i = 0; i < self->n_values; ++i) memcpy(self->values[i].data, numbers[i], CELL);
-    for (Py_ssize_t i = 0; i < n; ++i) self->last[i] = Py_NewRef(PyList_GET_ITEM(values, i));
-    self->n_last = (int)n;
-  }
-  return 0;
-}
-
 int call_now(PyObject* object, PyObject** handles, const Py_ssize_t* offsets, PyObject* values) {
   Call* self = (Call*)object;
   void *pointers[MAX_SLOTS], *cells[MAX_SLOTS];
@@ -132,9 +82,9 @@ int call_now(PyObject* object, PyObject** handles, const Py_ssize_t* offsets, Py
     pointers[i] = start + (offsets[b.slot] + b.extra) * b.itemsize;
     cells[b.cell] = &pointers[i];
   }
-  if (self->n_values) {
-    if (take_values(self, values, numbers)) return -1;
-    for (int i = 0; i < self->n_values; ++i) cells[self->values[i].cell] = numbers[i];
+  if (self->numbers.n) {
+    if (numbers_take(&self->numbers, values, numbers)) return -1;
+    for (int i = 0; i < self->numbers.n; ++i) cells[self->number_cells[i]] = numbers[i];
   }
   PyThread_type_lock lock = ((Lock*)self->lock)->lock;
   PyThreadState* state = PyEval_SaveThread();
@@ -191,13 +141,11 @@ static int add_cell(Call* self, int cell, PyObject* a, char** scalars) {
     }
     return good ? 0 : -1;
   }
-  ValueCell* v = &self->values[self->n_values];
+  PyObject* get;
   int steady;
-  v->cell = cell;
-  if (!PyArg_ParseTuple(a, "Op", &v->get, &steady)) return -1;
-  Py_INCREF(v->get);
-  self->n_values++;
-  self->steady &= steady;
+  if (!PyArg_ParseTuple(a, "Op", &get, &steady)) return -1;
+  self->number_cells[self->numbers.n] = cell;
+  numbers_add(&self->numbers, get, steady);
   return 0;
 }
 
@@ -220,16 +168,15 @@ static PyObject* call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
   self->function = (Function)(uintptr_t)address;
   self->n[0] = n0, self->n[1] = n1, self->n[2] = n2;
   self->n_cells = (int)n;
-  self->n_last = -1;
-  self->steady = 1;
+  self->numbers.n_last = -1;
   self->keep = Py_NewRef(keep);
   self->lock = Py_NewRef(lock);
   // One block: the cells, then the scalars.
   const size_t cells = (n * sizeof(void*) + CELL - 1) / CELL * CELL;
   self->cells = PyMem_Malloc(cells + room);
   self->buffers = PyMem_Malloc((n + 1) * sizeof(BufferCell));
-  self->values = PyMem_Malloc((n + 1) * sizeof(ValueCell));
-  if (!self->cells || !self->buffers || !self->values) {
+  self->number_cells = PyMem_Malloc((n + 1) * sizeof(int));
+  if (!self->cells || !self->buffers || !self->number_cells || numbers_init(&self->numbers, n)) {
     Py_DECREF(self);
     return PyErr_NoMemory();
   }
@@ -244,22 +191,19 @@ static PyObject* call_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) 
 
 static int call_traverse(PyObject* object, visitproc visit, void* arg) {
   Call* self = (Call*)object;
-  for (int i = 0; i < self->n_values; ++i) Py_VISIT(self->values[i].get);
-  for (int i = 0; i < self->n_last; ++i) Py_VISIT(self->last[i]);
   Py_VISIT(self->keep);
-  return 0;
+  return numbers_traverse(&self->numbers, visit, arg);
 }
 
 static void call_dealloc(PyObject* object) {
   Call* self = (Call*)object;
   PyObject_GC_UnTrack(object);
-  forget(self);
-  for (int i = 0; i < self->n_values; ++i) Py_DECREF(self->values[i].get);
+  numbers_drop(&self->numbers);
   Py_XDECREF(self->keep);
   Py_XDECREF(self->lock);
   PyMem_Free(self->cells);
   PyMem_Free(self->buffers);
-  PyMem_Free(self->values);
+  PyMem_Free(self->number_cells);
   Py_TYPE(object)->tp_free(object);
 }
 

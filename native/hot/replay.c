@@ -16,7 +16,7 @@ typedef struct {
   vectorcallfunc vectorcall;
   Wrapper wrapper;
   PyObject *allocator, *allocs, *steps, *pack;
-  int n_inputs, n_results, all_calls;  // all_calls: no step needs Python lists
+  int n_inputs, n_results, all_ours;  // all_ours: no step needs Python lists
   Result* results;
 } Replay;
 
@@ -47,10 +47,17 @@ static PyObject* wrap_buffer(const Wrapper* w, PyObject* layout, PyObject* spec,
   return tensor;
 }
 
+static int is_ours(PyObject* step) { return Py_IS_TYPE(step, &CallType) || Py_IS_TYPE(step, &EnqueueType); }
+
+static int step_now(PyObject* step, PyObject** handles, const Py_ssize_t* offsets, int n, PyObject* values) {
+  if (Py_IS_TYPE(step, &CallType)) return call_now(step, handles, offsets, values);
+  return enqueue_now(step, handles, offsets, n, values);
+}
+
 static int run_steps(Replay* self, PyObject** handles, Py_ssize_t* offsets, int n, PyObject* values) {
   const Py_ssize_t n_steps = PyTuple_GET_SIZE(self->steps);
   PyObject *list = NULL, *starts = NULL;
-  if (!self->all_calls) {
+  if (!self->all_ours) {
     list = PyList_New(n), starts = PyList_New(n);
     if (!list || !starts) goto fail;
     for (int i = 0; i < n; ++i) {
@@ -60,8 +67,8 @@ static int run_steps(Replay* self, PyObject** handles, Py_ssize_t* offsets, int 
   }
   for (Py_ssize_t i = 0; i < n_steps; ++i) {
     PyObject* step = PyTuple_GET_ITEM(self->steps, i);
-    if (Py_IS_TYPE(step, &CallType)) {
-      if (call_now(step, handles, offsets, values)) goto fail;
+    if (is_ours(step)) {
+      if (step_now(step, handles, offsets, n, values)) goto fail;
       continue;
     }
     PyObject* args[3] = {list, starts, values};
@@ -181,9 +188,9 @@ static PyObject* replay_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   self->allocs = Py_NewRef(allocs);
   self->steps = Py_NewRef(steps);
   self->pack = Py_NewRef(pack);
-  self->all_calls = 1;
+  self->all_ours = 1;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); ++i)
-    self->all_calls &= Py_IS_TYPE(PyTuple_GET_ITEM(steps, i), &CallType);
+    self->all_ours &= is_ours(PyTuple_GET_ITEM(steps, i));
   self->results = PyMem_Calloc(n + 1, sizeof(Result));
   if (!self->results || take_wrapper(&self->wrapper, wrapper)) goto fail;
   for (Py_ssize_t i = 0; i < n; ++i) {
