@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import hip
 import nvrtc
 import pytest
 from subprocesses import HERE, run_python
-from test_dialects import _clang_log
 
 FILES = ["tiles", "row_groups", "conv_tiles", "attention_tiles", "fours", "transpose_groups"]
 CHOSEN = "cuda0 and (65 or 66 or 70 or tile or cut or dtypes or exact or layouts or norms or results)"
@@ -52,6 +51,14 @@ def test_two_groups_fit_a_multiprocessor(sources: list[str], architecture: str, 
 
 
 @pytest.mark.device
-@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed (Debian: apt install clang)")
-def test_clang_builds_them_for_hip(sources: list[str]) -> None:
-    assert not [log for log in map(_clang_log, sources) if log]
+@pytest.mark.skipif(hip.COMPILER is None, reason=hip.MISSING)
+@pytest.mark.parametrize(("architecture", "registers", "step"), [("gfx1100", 192, 2), ("gfx90a", 192, 3)])
+def test_nothing_spills_on_amd(sources: list[str], architecture: str, registers: int, step: int) -> None:
+    """With this many registers a SIMD unit holds eight waves of 32 on RDNA 3, two of 64 on CDNA 2."""
+    with ThreadPoolExecutor(2) as pool:
+        found = [u for each in pool.map(lambda s: hip.usage(s, architecture), sources[::step]) for u in each.items()]
+    assert len(found) >= len(sources[::step])
+    for name, usage in found:
+        assert usage.spilled == 0, (name, usage)
+        assert usage.shared <= 32 << 10, (name, usage)
+        assert usage.registers <= registers, (name, usage)

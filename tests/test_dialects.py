@@ -6,12 +6,11 @@ with torch's; NVRTC and, where it is installed, clang then compile the same sour
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import hip
 import nvrtc
 import opinfo
 import opinfo_run
@@ -67,17 +66,10 @@ def test_nvrtc_compiles_everything(report: tuple[opinfo_run.Report, list[str]], 
     assert not _errors(report[1][::step], lambda text: nvrtc.compile_log(text, architecture))
 
 
-def _clang_log(text: str) -> str:
-    command = ["clang", "-x", "hip", "--offload-arch=gfx1030", "--cuda-device-only", "-nogpulib", "-nogpuinc"]
-    command += ["-std=c++17", "-O1", "-w", "-S", "-emit-llvm", "-", "-o", "/dev/null"]
-    text = (HERE / "hip_builtins.h").read_text() + text
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=False).stderr
-
-
 @pytest.mark.device
-@pytest.mark.skipif(shutil.which("clang") is None, reason="clang is not installed (Debian: apt install clang)")
+@pytest.mark.skipif(hip.COMPILER is None, reason=hip.MISSING)
 def test_clang_compiles_everything_for_hip(report: tuple[opinfo_run.Report, list[str]]) -> None:
-    assert not _errors(report[1], _clang_log)
+    assert not _errors(report[1], lambda text: hip.compile_log(text, "gfx1100"))
 
 
 def test_what_nvrtc_refuses_is_told() -> None:
@@ -85,6 +77,12 @@ def test_what_nvrtc_refuses_is_told() -> None:
         pytest.skip("NVRTC is not installed (PyPI: nvidia-cuda-nvrtc-cu12)")
     text = source.render("kernel f(out float y, int n) { y[GID0] = no_such_function(n); }\n", "cuda", {"IDX": "int"})
     assert 'identifier "no_such_function" is undefined' in nvrtc.compile_log(text, "sm_80")
+
+
+@pytest.mark.skipif(hip.COMPILER is None, reason=hip.MISSING)
+def test_what_clang_refuses_is_told() -> None:
+    text = source.render("kernel f(out float y, int n) { y[GID0] = no_such_function(n); }\n", "hip", {"IDX": "int"})
+    assert "undeclared identifier 'no_such_function'" in hip.compile_log(text, "gfx1100")
 
 
 def test_hip_is_the_text_of_cuda() -> None:
