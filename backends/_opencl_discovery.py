@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from torch_fl.runtime.adapter import Discovery, Properties
 
 from ._opencl_inline import is_inline, offered
 from ._pocl_target import name_the_cpu
+from ._pocl_workers import spread
 
 
 def discover() -> Discovery:
@@ -24,7 +26,7 @@ def discover() -> Discovery:
     cpu_platform = None
     for platform in platforms:
         try:
-            with offered(platform):
+            with offered(platform), spread() if "PoCL" in platform.version else nullcontext():
                 devices = platform.get_devices()
         except cl.Error:
             continue
