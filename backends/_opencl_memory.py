@@ -64,6 +64,7 @@ class HostMemory:
             block.address = mapped.ctypes.data
             block.bytes = host_bytes(block.address, nbytes)
             mapped.base.release(mapping)
+            mapping.finish()  # kernels of other queues may not write before
             return block
 
         self.take = take

@@ -21,7 +21,7 @@ from torch_fl.runtime.devices import devices
 
 pytestmark = pytest.mark.device  # a simulator, and kernels of many kinds
 HERE = Path(__file__).parent
-WATCHED = ["--data-races", "--max-errors", "20", "--build-options", "-cl-opt-disable", "--log"]
+WATCHED = ["--data-races", "--max-errors", "20", "--build-options", "-cl-opt-disable -DSIMULATED", "--log"]
 
 
 @pytest.mark.skipif(shutil.which("oclgrind") is None, reason="oclgrind is not installed (Debian: apt install oclgrind)")
