@@ -19,7 +19,9 @@ from torch_fl.kernels.source import FIELD
 from torch_fl.runtime import settings
 from torch_fl.runtime.adapter import Backend, BufferArg, Handle, KernelArg, Launcher, Properties, ValueArg
 
-from . import _cupy_products
+from . import _cupy_arrays as _cupy_arrays
+from . import _cupy_products, _cupy_solver
+from ._cupy_libraries import Libraries, Turns
 
 BLOCK = 256
 """Work-items of a block: fits every card, whatever registers a kernel takes."""
@@ -77,6 +79,7 @@ class CuPy(Backend):
 
     family = "cupy"
     product = staticmethod(_cupy_products.product)
+    routine = staticmethod(_cupy_solver.routine)
     groups = True
     preference = 30
 
@@ -95,6 +98,7 @@ class CuPy(Backend):
             self._pool = cuda.MemoryPool()
             self._pinned = cuda.PinnedMemoryPool()
         self.main = cuda.Stream.null
+        self.libraries, self.turns = Libraries(self), Turns()
         self._staged: deque[tuple[Any, Any]] = deque()
         self._lock = threading.Lock()
 
@@ -148,6 +152,9 @@ class CuPy(Backend):
     def _stream_of(self, handle: Handle) -> Any:
         """Where the host's copies go: after everything that other streams do with this memory."""
         return self.main if self.streams is None else self.streams.for_host(handle).queue
+
+    def notes(self) -> list[str]:
+        return self.libraries.notes()
 
     def memory_info(self) -> tuple[int, int]:
         with self.card:

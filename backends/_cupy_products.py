@@ -20,14 +20,9 @@ from torch_fl.refs import Ref, Value
 from torch_fl.registry import kernel
 from torch_fl.runtime.adapter import Handle
 
-_DTYPES = {torch.float32: "f4", torch.float64: "f8", torch.float16: "f2"}  # CuPy has no bfloat16
+from ._cupy_libraries import array, on_stream
 
-
-def _array(cupy: Any, argument: tuple[Handle, int, Ref]) -> Any:
-    handle, offset, ref = argument
-    size = ref.dtype.itemsize
-    strides = [s * size for s in ref.strides]
-    return cupy.ndarray(ref.shape, _DTYPES[ref.dtype], handle + offset * size, strides)
+_DTYPES: tuple[torch.dtype, ...] = (torch.float32, torch.float64, torch.float16)
 
 
 def _multiply(b: Builder, out: Ref, a: Ref, x: Ref) -> None:
@@ -40,15 +35,13 @@ def _multiply(b: Builder, out: Ref, a: Ref, x: Ref) -> None:
     if 0 in (*a.shape, *x.shape):
         raise Unsupported("an empty product")
     backend: Any = b.device.backend
+    backend.libraries.need("cublas")
 
     def run(*arguments: tuple[Handle, int, Ref]) -> None:
-        cupy, streams = backend._cupy, backend.streams
-        stream = None if streams is None else streams.current()
-        with backend.card, backend.main if stream is None else stream.queue:
-            target, left, right = (_array(cupy, each) for each in arguments)
+        cupy = backend._cupy
+        with on_stream(backend, [handle for handle, _, _ in arguments], in_turn=False):
+            target, left, right = (array(cupy, each) for each in arguments)
             cupy.matmul(left, right, out=target)
-        if stream is not None:
-            streams.used(stream, [handle for handle, _, _ in arguments])
 
     b.function(run, out, a, x)
 
@@ -123,6 +116,7 @@ def _halves(b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, alpha: Any, bet
         or 0 in (*a.shape, *x.shape)
     ):
         raise Unsupported("halves that are not all of one kind on CUDA, or an empty product")
+    cublas = backend.libraries.need("cublas")
     made = b.row_major(out)
     if c is not None:
         b.copy(made, c)
@@ -135,16 +129,12 @@ def _halves(b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, alpha: Any, bet
         *operands, by, of = arguments
         numbers = np.array([by, of], np.float32)
         to, left, right = (handle.ptr + offset * 2 for handle, offset, _ in operands)
-        streams = backend.streams
-        stream = None if streams is None else streams.current()
-        with backend.card, backend.main if stream is None else stream.queue:
-            backend._cupy.cuda.cublas.gemmStridedBatchedEx(
+        with on_stream(backend, [handle for handle, _, _ in operands], in_turn=False):
+            cublas.gemmStridedBatchedEx(
                 backend.card.cublas_handle, turned_x, turned_a, columns, rows, inner, numbers.ctypes.data,
                 right, kind, step_x, jumps[0], left, kind, step_a, jumps[1], numbers.ctypes.data + 4,
                 to, kind, columns, jumps[2], count, _SUM_IN_FLOAT32, _DEFAULT,
             )  # fmt: skip
-        if stream is not None:
-            streams.used(stream, [handle for handle, _, _ in operands])
 
     b.function(run, made, a, x, alpha, beta)
     b.deliver(out, made)

@@ -59,11 +59,8 @@ def card(device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch)
     chip = devices.devices()[device.index]
     monkeypatch.setattr(chip, "is_cpu", False)
     monkeypatch.setattr(chip, "groups", True)
-    if chip.backend.family == "cupy":  # products are to be ours, not the library's
-        from torch_fl.backends import _cupy_products
-
-        monkeypatch.setattr(_cupy_products, "_DTYPES", {})
-        monkeypatch.setattr(_cupy_products, "_DATA_TYPES", {})
+    if chip.backend.family == "cupy":  # the kernels are to be ours, not the library's
+        monkeypatch.setattr(chip.backend.libraries, "used", False)
     return device
 
 

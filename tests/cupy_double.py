@@ -1,10 +1,11 @@
 """A stand-in for CuPy on a machine without a card, so that the adapters of backends/_cupy.py run as they are.
 
-It has the calls they make and no others. "Cards" are host memory; sources are compiled as C++ with
-tests/cuda_on_cpu.h, and a launch runs block by block; work-items of a block that has barriers are fibers. It is
-stricter than a card where that finds mistakes: what is put on a stream runs only when somebody waits for it, pinned
-memory is read then and not before, a struct of arguments must have the kernel's size, and calls made with another card
-current fail. `fail` names calls that fail from now on.
+It has the calls they make and no others; those of arrays are in tests/cupy_double_arrays.py, those of libraries in
+tests/cupy_double_solver.py. "Cards" are host memory; sources are compiled as C++ with tests/cuda_on_cpu.h, and a launch
+runs block by block; work-items of a block that has barriers are fibers. It is stricter than a card where that finds
+mistakes: what is put on a stream runs only when somebody waits for it, pinned memory is read then and not before, a
+struct of arguments must have the kernel's size, and calls made with another card current fail. `fail` names calls that
+fail, and libraries that cannot be loaded, from now on.
 With CUPY_DOUBLE_SOURCES every source that is compiled is also written to that folder.
 """
 
@@ -54,6 +55,10 @@ class OutOfMemoryError(MemoryError):
     """The card has no more."""
 
 
+class CuFFTError(RuntimeError):
+    """An error of cuFFT."""
+
+
 class CompileException(Exception):
     """The compiler's log."""
 
@@ -80,6 +85,13 @@ class Device:
 
     @property
     def cublas_handle(self) -> int:
+        _check("cublasCreate")
+        assert self.id == getDevice()
+        return self.id + 1
+
+    @property
+    def cusolver_handle(self) -> int:
+        _check("cusolverDnCreate")
         assert self.id == getDevice()
         return self.id + 1
 
@@ -375,32 +387,7 @@ class Function:
         stream.queue().append(lambda struct=struct: self.run(found, *sizes))
 
 
-# -- arrays ------------------------------------------------------------------------------------------------------------
-class ndarray:
-    """An array over memory of the card."""
-
-    def __init__(self, shape: Any, dtype: Any, memptr: MemoryPointer, strides: Any) -> None:
-        self.memory = memptr
-        self.shape, self.strides, self.dtype = tuple(shape), tuple(strides), np.dtype(dtype)
-
-    def view(self) -> Any:
-        """The same as an array of NumPy."""
-        reach = sum((n - 1) * s for n, s in zip(self.shape, self.strides)) + self.dtype.itemsize
-        memory = (ctypes.c_char * reach).from_address(self.memory.ptr)
-        return np.ndarray(self.shape, self.dtype, memory, 0, self.strides)
-
-
-def matmul(left: ndarray, right: ndarray, out: ndarray) -> ndarray:
-    calls.append(("matmul", left.shape, right.shape, out.shape))
-    wide = np.float32 if left.dtype == np.float16 else left.dtype
-
-    def run() -> None:
-        out.view()[...] = np.matmul(left.view().astype(wide), right.view().astype(wide))
-
-    Stream._stack()[-1].queue().append(run)
-    return out
-
-
+# -- products of halves -----------------------------------------------------------------------------------------------
 def _halves_at(pointer: int, kind: int, count: int, step: int, shape: tuple[int, int], turned: int, jump: int) -> Any:
     """A batch of matrices of columns, as bits."""
     itemsize, (rows, columns) = 2, shape[::-1] if turned else shape
@@ -446,11 +433,24 @@ def gemmStridedBatchedEx(
     Stream._stack()[-1].queue().append(run)
 
 
+class _Libraries(ModuleType):
+    """Bindings of libraries: one that `fail` names cannot be loaded, as if it were not installed."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in fail:
+            raise ImportError(f"lib{name}.so: cannot open shared object file")
+        found = vars(self).get(f"the_{name}")
+        if found is None:
+            raise AttributeError(name)
+        return found
+
+
 def install(cards: int = 1, hip: bool = False) -> None:
     """Make `import cupy` give this."""
     global _count
     _count, runtime.is_hip = cards, hip
-    sys.modules["cupy"] = cupy
+    sys.modules["cupy"], sys.modules["cupy.cuda"] = cupy, cuda
+    sys.modules["cupy_backends.cuda.libs"] = libs
 
 
 runtime = SimpleNamespace(
@@ -459,11 +459,22 @@ runtime = SimpleNamespace(
     deviceSynchronize=deviceSynchronize, runtimeGetVersion=lambda: 12090, driverGetVersion=lambda: 13000,
     memcpyHostToDevice=HOST_TO_DEVICE, memcpyDeviceToHost=DEVICE_TO_HOST, memcpyDeviceToDevice=DEVICE_TO_DEVICE,
 )  # fmt: skip
-cuda = SimpleNamespace(
+cuda = _Libraries("cupy.cuda")
+vars(cuda).update(
     runtime=runtime, driver=SimpleNamespace(CUDADriverError=CUDADriverError), Device=Device, Stream=Stream, Event=Event,
     memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError), MemoryPool=MemoryPool, PinnedMemoryPool=PinnedMemoryPool,
-    cublas=SimpleNamespace(gemmStridedBatchedEx=gemmStridedBatchedEx),
     compiler=SimpleNamespace(compile_using_nvrtc=compile_using_nvrtc), function=SimpleNamespace(Module=Module),
+    the_cufft=SimpleNamespace(CuFFTError=CuFFTError), the_thrust=SimpleNamespace(available=True),
 )  # fmt: skip
+sys.modules.setdefault("cupy_double", sys.modules[__name__])
+import cupy_double_arrays as _arrays  # noqa: E402 - they need what stands above
+import cupy_double_solver as _solver  # noqa: E402
+
+libs = _Libraries("cupy_backends.cuda.libs")
+vars(libs).update(
+    the_cusolver=SimpleNamespace(**_solver.cusolver),
+    the_cublas=SimpleNamespace(**_solver.cublas, gemmStridedBatchedEx=gemmStridedBatchedEx),
+)
 cupy = ModuleType("cupy")
-vars(cupy).update(__version__="a double", cuda=cuda, ndarray=ndarray, matmul=matmul)
+_FUNCTIONS = ("ndarray", "matmul", "argsort", "take_along_axis", "cumsum", "cumprod", "fft")
+vars(cupy).update(__version__="a double", cuda=cuda, **{name: getattr(_arrays, name) for name in _FUNCTIONS})

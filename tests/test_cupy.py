@@ -262,18 +262,32 @@ def test_halves_of_any_layout_are_rounded_once() -> None:
 
 
 NAMES = """
-import types, cupy, cupy_double
+import inspect, re, types, cupy, cupy_double
 def missing(double, real, path):
     for name, value in vars(double).items():
         if name.startswith("__"):
+            continue
+        if name.startswith("the_"):
             continue
         if not hasattr(real, name):
             yield f"{path}.{name}"
         elif isinstance(value, (types.SimpleNamespace, type)):
             yield from missing(value, getattr(real, name), f"{path}.{name}")
-print(sorted(missing(cupy_double.cupy, cupy, "cupy")))
+found = [*missing(cupy_double.cupy, cupy, "cupy")]
+from cupy_backends.cuda.libs import cublas, cusolver
+for name, real in (("cublas", cublas), ("cusolver", cusolver)):
+    double = getattr(cupy_double.libs, name)
+    found += missing(double, real, name)
+    for call, function in vars(double).items():
+        if inspect.isfunction(function) and "arguments" not in (asked := inspect.signature(function).parameters):
+            told = re.findall(r"(\\w+)[,)]", getattr(real, call).__doc__.splitlines()[0])
+            if call != "gemmStridedBatchedEx" and list(asked) != told:
+                found.append(f"{name}.{call} takes {told}")
+import cupy.cuda.cufft
+found += missing(cupy_double.cuda.cufft, cupy.cuda.cufft, "cufft")
+print(sorted(found))
 """
-OWN = ["cupy.cuda.Stream._current", "cupy.cuda.Stream._ids", "cupy.cuda.Stream._stack",
+OWN = ["cupy.ndarray.memory", "cupy.cuda.Stream._current", "cupy.cuda.Stream._ids", "cupy.cuda.Stream._stack",
        "cupy.cuda.Stream.queue"]  # fmt: skip
 """What the stand-in needs for itself."""
 

@@ -1,7 +1,7 @@
 """How fast a card's own kernels are, in numbers of the card: `python tests/gpu/shapes.py [--json FILE] [--small]`.
 
 Each work is run a few times with one wait at the end. TFLOP/s where arithmetic is the limit, GB/s where memory is. The
-products are timed through the vendor's library and, as `tiles`, through the portable kernel.
+works that the vendor's library does are timed through it and, as `portable`, through our kernels.
 """
 
 from __future__ import annotations
@@ -69,6 +69,28 @@ def works(d: str, n: int) -> Iterator[Work]:
     yield "attention", lambda: attend(q, k, v), flops, "T"
     yield "attention, causal", lambda: attend(q, k, v, is_causal=True), flops / 2, "T"
     yield "attention forward + backward", _backward(attend, q.clone(), k.clone(), v.clone()), 3.5 * flops, "T"
+    yield from library_works(d, n)
+
+
+def library_works(d: str, n: int) -> Iterator[Work]:
+    """Linear algebra on matrices of n / 4 rows, transforms, sorts and scans of n * n / 4 elements."""
+    m = n // 4
+    a = torch.randn(m, m).to(d)
+    positive = a @ a.t() + m * torch.eye(m).to(d)
+    lower, linalg = positive.tril(), torch.linalg
+    yield "cholesky", lambda: linalg.cholesky_ex(positive), m**3 / 3, "T"
+    yield "LU", lambda: linalg.lu_factor_ex(a), 2 * m**3 / 3, "T"
+    yield "QR", lambda: linalg.qr(a), 8 * m**3 / 3, "T"
+    yield "solve", lambda: linalg.solve_ex(positive, a), 8 * m**3 / 3, "T"
+    yield "solve a triangle", lambda: linalg.solve_triangular(lower, a, upper=False), m**3, "T"
+    small = positive[: m // 4, : m // 4]
+    yield "eigenvalues", lambda: linalg.eigh(small), 9 * (m // 4) ** 3, "T"
+    yield "singular values", lambda: linalg.svdvals(small), 8 * (m // 4) ** 3 / 3, "T"
+    flat = torch.randn(m * n).to(d)
+    yield "FFT of rows", lambda: torch.fft.rfft(flat.view(m, n)), 6 * m * n, "G"
+    yield "FFT of planes", lambda: torch.fft.rfft2(flat.view(-1, 64, 64)), 6 * m * n, "G"
+    yield "sort", lambda: flat.sort(), 16 * m * n, "G"
+    yield "cumsum", lambda: flat.cumsum(0), 8 * m * n, "G"
 
 
 def seconds(run: Callable[[], Any], times: int) -> float:
@@ -85,7 +107,11 @@ def seconds(run: Callable[[], Any], times: int) -> float:
     return best
 
 
-def measure(n: int, times: int, names: str = "") -> dict[str, dict[str, float | str]]:
+LIBRARY = ("mm", "cholesky", "LU", "QR", "eigenvalues", "singular", "solve", "FFT", "sort", "cumsum")
+"""Works that the vendor's library does where there is one; they are measured without it as well."""
+
+
+def measure(n: int, times: int, names: tuple[str, ...] = ("",)) -> dict[str, dict[str, float | str]]:
     """Every work whose name starts with `names`."""
     found: dict[str, dict[str, float | str]] = {}
     for name, run, amount, unit in works("npu", n):
@@ -105,14 +131,11 @@ def main() -> None:
     n, times = (256, 1) if args.small else (4096, 10)
     found = measure(n, times)
     chip: Any = devices()[0]
-    chip.backend.product, kept = (lambda *_: False), chip.backend.product
     if chip.backend.family == "cupy":
-        from torch_fl.backends import _cupy_products
-
-        _cupy_products._DTYPES, _cupy_products._DATA_TYPES = {}, {}
-    dispatch.forget_plans()
-    found |= {f"tiles: {k}": v for k, v in measure(n, times, "mm").items()}
-    chip.backend.product = kept
+        chip.backend.libraries.used = False
+        dispatch.forget_plans()
+        found |= {f"portable: {k}": v for k, v in measure(n, times, LIBRARY).items()}
+        chip.backend.libraries.used = True
     for name, line in found.items():
         print(f"{name:36} {line['ms']:10.3f} ms {line['rate']:10.2f} {line['unit']}")
     if args.json:

@@ -37,7 +37,7 @@ def fft_c2c(b: Builder, self: Ref, dim: Sequence[int], normalization: int, forwa
     """The transform over `dim`, or its inverse, of complex numbers."""
     if not self.dtype.is_complex:
         raise Unsupported(f"dtype {self.dtype}")
-    out = _out(b, "_fft_c2c", self, dim, normalization, forward)
+    out = result(b, "_fft_c2c", self, dim, normalization, forward)
     if not dim:
         b.copy(out, self)
         return
@@ -48,7 +48,7 @@ def fft_c2c(b: Builder, self: Ref, dim: Sequence[int], normalization: int, forwa
 @kernel("aten::_fft_r2c")
 def fft_r2c(b: Builder, self: Ref, dim: Sequence[int], normalization: int, onesided: bool) -> None:
     """The transform over `dim` of real numbers; `onesided`: only the first half of the last of these dimensions."""
-    out = _out(b, "_fft_r2c", self, dim, normalization, onesided)
+    out = result(b, "_fft_r2c", self, dim, normalization, onesided)
     if out.numel == 0:
         return
     scale, last, others = _scale([self.shape[d] for d in dim], normalization), dim[-1], dim[:-1]
@@ -61,7 +61,7 @@ def fft_r2c(b: Builder, self: Ref, dim: Sequence[int], normalization: int, onesi
 @kernel("aten::_fft_c2r")
 def fft_c2r(b: Builder, self: Ref, dim: Sequence[int], normalization: int, last_dim_size: int) -> None:
     """The inverse transform over `dim` to real numbers of a spectrum of which the last dimension is the first half."""
-    out = _out(b, "_fft_c2r", self, dim, normalization, last_dim_size)
+    out = result(b, "_fft_c2r", self, dim, normalization, last_dim_size)
     if out.numel == 0:
         return
     last, others = dim[-1], dim[:-1]
@@ -73,14 +73,14 @@ def fft_c2r(b: Builder, self: Ref, dim: Sequence[int], normalization: int, last_
     _line(b, out, self, last, last_dim_size, scale, -1, _HALF)
 
 
-def _out(b: Builder, name: str, self: Ref, *arguments: Any) -> Ref:
+def result(b: Builder, name: str, self: Ref, *arguments: Any) -> Ref:
     """Where the result goes: a new one has the strides of torch's CPU kernel, which its meta kernel does not give."""
     if b.outs[0].arg is not None:
         return b.out()
     with FakeTensorMode():
         example = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device="cpu")
-        result = getattr(torch.ops.aten, name).default(example, *arguments)
-    return b.new_out(0, tuple(result.shape), result.dtype, result.stride())
+        found = getattr(torch.ops.aten, name).default(example, *arguments)
+    return b.new_out(0, tuple(found.shape), found.dtype, found.stride())
 
 
 def _scale(sizes: Sequence[int], normalization: int) -> float:

@@ -1,4 +1,5 @@
-"""Eigenvalues and eigenvectors of symmetric matrices: one work-item per matrix, so large ones go to the CPU."""
+"""Eigenvalues and eigenvectors of symmetric matrices: one work-item per matrix, so large ones go to the CPU
+where the chip has no library."""
 
 from __future__ import annotations
 
@@ -20,21 +21,29 @@ LARGEST = 1024
 def linalg_eigh(b: Builder, A: Ref, UPLO: str, compute_v: bool) -> None:
     """(eigenvalues in ascending order, eigenvectors as columns); one triangle of A is read. Waits for the device."""
     *batch, n, _ = A.shape
-    if n > LARGEST:
-        raise Unsupported(f"eigenvalues of more than {LARGEST} rows")
     values, info = b.row_major(b.out(0)), b.temp(batch, torch.int32)
     vectors = columns(b, b.out(1)) if compute_v else None
     if n == 0:
         return
     a = _symmetric(b, A, UPLO.upper() == "L")
-    room = b.temp((*batch, 3 * n), A.dtype)
-    q = flat(vectors) if vectors is not None else values
-    args = [flat(a), values, q, room, info, n, int(compute_v)]
-    launch(b, "linalg_eigh.c", "eigh", prod(batch), args, A.dtype)
+    if b.device.backend.routine(b, "syevd", flat(a), values, info, compute_v):
+        vectors = a if compute_v else None
+    else:
+        _by_rotations(b, a, values, vectors, info)
     b.deliver(b.out(0), values)
     if vectors is not None:
         b.deliver(b.out(1), vectors)
     raise_errors(b, info, "linalg.eigh")
+
+
+def _by_rotations(b: Builder, a: Ref, values: Ref, vectors: Ref | None, info: Ref) -> None:
+    *batch, n, _ = a.shape
+    if n > LARGEST:
+        raise Unsupported(f"eigenvalues of more than {LARGEST} rows")
+    room = b.temp((*batch, 3 * n), a.dtype)
+    q = flat(vectors) if vectors is not None else values
+    args = [flat(a), values, q, room, info, n, int(vectors is not None)]
+    launch(b, "linalg_eigh.c", "eigh", prod(batch), args, a.dtype)
 
 
 def _symmetric(b: Builder, source: Ref, lower: bool) -> Ref:

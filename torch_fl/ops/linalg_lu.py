@@ -32,6 +32,8 @@ from .linalg_triangular import solve_triangle
 
 def factor(b: Builder, a: Ref, pivots: Ref, info: Ref) -> None:
     """a (flat) becomes its factors; pivots int32 [batch, k], rows counted from 1; info as LAPACK's getrf."""
+    if b.device.backend.routine(b, "getrf", a, pivots, info):
+        return
     batch, m, n = a.shape
     k = min(m, n)
     if k == 0:
@@ -71,6 +73,8 @@ def _exchange(b: Builder, pivots: Ref, x: Ref, undo: bool) -> None:
 
 def solve_factored(b: Builder, lu: Ref, pivots: Ref, x: Ref, transposed: bool) -> None:
     """x becomes the solution of a @ solution = x (transposed: a^T @ solution = x) from the factors of a; flat Refs."""
+    if b.device.backend.routine(b, "getrs", lu, pivots, x, transposed):
+        return
     if transposed:
         solve_triangle(b, lu.transpose(1, 2), x, lower=True)
         solve_triangle(b, lu.transpose(1, 2), x, lower=False, unit=True)

@@ -25,6 +25,8 @@ from .linalg import (
 
 def factor(b: Builder, a: Ref, tau: Ref) -> None:
     """a (flat) becomes R above its diagonal and the reflections below it, tau their factors, as LAPACK's geqrf."""
+    if b.device.backend.routine(b, "geqrf", a, tau):
+        return
     batch, m, n = a.shape
     k = min(m, n)
     for start in range(0, k, BLOCK):
@@ -44,7 +46,8 @@ def _reflect(b: Builder, a: Ref, tau: Ref, c: Ref, which: tuple[int, int], last_
 
 def multiply(b: Builder, a: Ref, tau: Ref, c: Ref, transposed: bool = False) -> None:
     """c = Q @ c, or Q^T @ c; a, c flat with equally many rows."""
-    _reflect(b, a, tau, c, (0, tau.shape[-1]), last_first=not transposed)
+    if not b.device.backend.routine(b, "ormqr", a, tau, c, transposed):
+        _reflect(b, a, tau, c, (0, tau.shape[-1]), last_first=not transposed)
 
 
 def factored(b: Builder, source: Ref) -> tuple[Ref, Ref]:

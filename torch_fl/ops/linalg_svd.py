@@ -24,8 +24,6 @@ LARGEST = 512
 def linalg_svd(b: Builder, A: Ref, full_matrices: bool, compute_uv: bool, driver: str | None) -> None:
     """(U, singular values in descending order, V^T) with A = U @ diag(S) @ V^T. Waits for the device."""
     n = min(A.shape[-2:])
-    if n > LARGEST:
-        raise Unsupported(f"singular values of more than {LARGEST} rows and columns")
     u, s, vh = b.out(0), b.out(1), _as_on_cpu(b, 2)
     values, info = b.row_major(s), b.temp(A.shape[:-2], torch.int32)
     wide = A.shape[-2] < A.shape[-1]
@@ -33,9 +31,7 @@ def linalg_svd(b: Builder, A: Ref, full_matrices: bool, compute_uv: bool, driver
     w, v = (new_columns(b, (*A.shape[:-2], n, n), A.dtype) for _ in range(2))
     if n:
         triangle(b, w, a.narrow(-2, 0, n), lower=False)
-        identity(b, v)
-        args = [w, v, values, info, n, int(compute_uv)]
-        launch(b, "linalg_svd.c", "svd", prod(A.shape[:-2]), args, A.dtype)
+        v = _decompose(b, w, v, values, info, compute_uv)
         raise_errors(b, info, "linalg.svd")
     b.deliver(s, values)
     if compute_uv:
@@ -43,6 +39,18 @@ def linalg_svd(b: Builder, A: Ref, full_matrices: bool, compute_uv: bool, driver
         _left_vectors(b, left, w, a, tau)
         if n:
             b.copy(right, v.transpose(-1, -2))
+
+
+def _decompose(b: Builder, w: Ref, v: Ref, values: Ref, info: Ref, vectors: bool) -> Ref:
+    """w becomes its left vectors; gives the right ones, which are in v."""
+    n = w.shape[-1]
+    if b.device.backend.routine(b, "gesvd", flat(w), flat(v), values, info, vectors):
+        return v.transpose(-1, -2)
+    if n > LARGEST:
+        raise Unsupported(f"singular values of more than {LARGEST} rows and columns")
+    identity(b, v)
+    launch(b, "linalg_svd.c", "svd", prod(w.shape[:-2]), [w, v, values, info, n, int(vectors)], w.dtype)
+    return v
 
 
 def _as_on_cpu(b: Builder, index: int) -> Ref:

@@ -254,6 +254,18 @@ class Backend(ABC):
         """
         return False
 
+    def routine(self, b: Builder, name: str, *arguments: Any) -> bool:
+        """Record a routine of the vendor's linear algebra, as LAPACK names it without the dtype; False: it cannot.
+
+        Arguments are those of the functions of torch_fl/ops/linalg*.py that ask: matrices as [batch, rows, columns],
+        dense by columns, which change as LAPACK changes them; vectors and infos dense.
+        """
+        return False
+
+    def notes(self) -> list[str]:
+        """For whoever lists the devices: parts of the vendor's software that cannot be used, and why."""
+        return []
+
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes as the driver reports them, without what the pool holds; (0, 0) if it cannot tell."""
         return 0, self.properties.total_memory
