@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("TORCH_FL_BACKENDS", "opencl,host")
+os.environ.setdefault("TORCH_FL_TUNE", "0")  # tests are of the rules' choice, whatever was measured on this machine
 
 import pytest
 import torch

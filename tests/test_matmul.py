@@ -186,7 +186,7 @@ def _always(patch: pytest.MonkeyPatch, name: str) -> None:
 
 
 WAYS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "other chips": lambda patch: patch.setattr(gemm, "_route", lambda b, p: gemm._tile),
+    "other chips": lambda patch: patch.setattr(gemm, "_route", lambda b: gemm._tile_alone),
     "vectors of 32 bytes": lambda patch: _narrow(patch, 6, 32),
     "vectors of 16 bytes": lambda patch: _narrow(patch, 8, 16),
     **{w.name: partial(_always, name=w.name) for w in gemm_cpu.WAYS if w.name != "parts"},

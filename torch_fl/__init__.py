@@ -47,6 +47,7 @@ _PUBLIC = {
     "Backend": "runtime.adapter",
     "register_backend": "runtime.devices",
     "kernel": "registry",
+    "candidate": "tuning",
     "pointwise": "ops.rows",
     "Error": "errors",
     "DeviceError": "errors",
@@ -68,6 +69,7 @@ __all__ = [
     "RegistryError",
     "__version__",
     "budget",
+    "candidate",
     "console",
     "device",
     "device_count",
@@ -103,6 +105,7 @@ if _TYPE_CHECKING:
     from .runtime.devices import register_backend
     from .runtime.precision import precision
     from .telemetry import budget, console, set_log_level, trace
+    from .tuning import candidate
     from .virtual import devirtualize, virtualize
 
 

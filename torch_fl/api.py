@@ -18,6 +18,7 @@ def init(
     *,
     memory_pool: Mapping[str, Any] | None = None,
     cuda_compat: bool | Literal["force"] | None = None,
+    tune: bool | None = None,
 ) -> None:
     """Open the devices now instead of at first use.
 
@@ -25,7 +26,9 @@ def init(
     adapter, best first. `memory_pool`: options of every device's pool, those of `torch_fl.runtime.pool_options`:
     dict(limit=bytes, fraction=0 to 1, cache_limit=bytes, record_lines=bool); may be changed by a later call.
     `cuda_compat`: True lets "cuda" mean the virtual device where the machine has no CUDA, "force" also where it has,
-    False gives the name back; None changes nothing. Raises TypeError or ValueError for an option that makes no sense,
+    False gives the name back; None changes nothing. `tune`: True measures which way of computing is the fastest for
+    products and convolutions at their first use (about 0.2 s each) and keeps that on disk for later processes; False
+    stops it, None changes nothing. Raises TypeError or ValueError for an option that makes no sense,
     DeviceError where the device type could not be registered, a name is unknown, no device was found, or devices were
     already opened with another choice.
     """
@@ -39,6 +42,10 @@ def init(
         from .compat import cuda
 
         cuda.enable(cuda_compat) if cuda_compat else cuda.disable()
+    if tune is not None:
+        from .tuning import ways
+
+        ways.switch(tune)
 
 
 def device(index: int | None = None) -> torch.device:

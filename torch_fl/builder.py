@@ -266,6 +266,15 @@ class Builder:
         self.steps.append(step)
         self.n_launches += 1
 
+    def mark(self) -> tuple[int, int, int, dict[int, Ref]]:
+        """Where recording stands, for `take_back`."""
+        return len(self.steps), len(self.allocs), self.n_launches, dict(self.out_refs)
+
+    def take_back(self, mark: tuple[int, int, int, dict[int, Ref]]) -> None:
+        """Forget what was recorded since `mark`."""
+        del self.steps[mark[0] :], self.allocs[mark[1] :]
+        self.n_launches, self.out_refs = mark[2], dict(mark[3])
+
     # -- the end -----------------------------------------------------------------------------------------------
     def finish(self) -> Plan:
         """The plan of what was recorded."""

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("torch_fl.commands.demo", "train a small network on a device and on the CPU, and compare"),
     "run": ("torch_fl.commands.run", "run a script and show which op ran where"),
     "bench": ("torch_fl.commands.bench", "measure ops and models"),
+    "tune": ("torch_fl.commands.tune", "measure which way of computing is the fastest here, and keep it"),
     "coverage": ("torch_fl.commands.coverage", "run torch's op database and show which route every op takes"),
 }
 """Name -> (module, help). A module that is not installed is not offered."""

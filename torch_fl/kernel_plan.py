@@ -181,18 +181,15 @@ def inline(builder: Builder, op: str, args: Sequence[Any], kwargs: dict[str, Any
 
 def _first_that_can(builder: Builder, kernels: Sequence[Kernel], bound: dict[str, Any]) -> None:
     """Run the first kernel that takes these arguments; what one recorded before it gave up is taken back."""
-    out_refs = builder.out_refs
-    marks = len(builder.steps), len(builder.allocs), builder.n_launches
+    mark = builder.mark()
     for last, entry in enumerate(kernels, 1 - len(kernels)):
-        builder.out_refs = dict(out_refs)
         try:
             entry.function(builder, **{n: bound[n if n in bound else n[:-1]] for n in entry.names})
             return
         except Unsupported:
             if last == 0:
                 raise
-            del builder.steps[marks[0] :], builder.allocs[marks[1] :]
-            builder.n_launches = marks[2]
+            builder.take_back(mark)
 
 
 def _example(value: Value) -> Any:

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import unsupported_dtype
+from ..errors import Unsupported, unsupported_dtype
 from ..refs import Layout, Ref, Value
-from .gemm_cpu import emit_cpu
+from ..runtime.adapter import Backend
+from ..tuning import Way, emit_best
+from .gemm_cpu import cpu_ways
 from .pointwise import emit
-from .tiles import emit_tiles
+from .tiles import tile_ways
 from .types import ctype
 
 if TYPE_CHECKING:
     from ..builder import Builder
 
 Number = Any  # float, int or Value
+Emit = Callable[["Builder", "Problem", Number, Number], None]
 TILE = 4
 
 
@@ -51,22 +54,59 @@ def emit_gemm(
         c, beta = bias, 1
     if out.numel == 0:
         return
-    if not sum_batch and b.device.backend.product(b, out, a, x, c, alpha, beta):
-        return
-    if out.shape[-1] < min(out.shape[-2], 2 * TILE) or (
+    emit_best(b, "product", (out, a, x, c, alpha, beta, sum_batch), _ways(b, out, a, x, c, sum_batch))
+
+
+def _ways(b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, sum_batch: bool) -> list[Way]:
+    """The vendor's library where it can, then our kernels, first as rules say and then with the sides exchanged."""
+    own: list[Way] = []
+    turned = _turns(out)
+    for turn in (turned, not turned):
+        problem = Problem(b, *_turned(turn, out, a, x, c), sum_batch)
+        own += [_way(name, turn, way) for name, way in _route(b)(b, problem)]
+    library = [] if sum_batch or type(b.device.backend).product is Backend.product else [Way("library", _emit_library)]
+    return [*library, *own]
+
+
+def _way(name: str, turn: bool, emit: Emit) -> Way:
+    def run(
+        b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, alpha: Number, beta: Number, sum_batch: bool = False
+    ) -> None:
+        emit(b, Problem(b, *_turned(turn, out, a, x, c), sum_batch), alpha, 0 if c is None else beta)
+
+    return Way(f"{name} turned" if turn else name, run)
+
+
+def _emit_library(
+    b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, alpha: Number, beta: Number, sum_batch: bool
+) -> None:
+    if not b.device.backend.product(b, out, a, x, c, alpha, beta):
+        raise Unsupported("a product that the library does not make")
+
+
+def _turns(out: Ref) -> bool:
+    """Few columns: the transposed product wastes less of a register tile. Dense columns: they are written as rows."""
+    return out.shape[-1] < min(out.shape[-2], 2 * TILE) or (
         out.strides[-2] == 1 < out.strides[-1] and out.shape[-2] >= 2 * TILE
-    ):
-        # Few columns: the transposed product wastes less of a register tile. Dense columns: they are written as rows.
-        out, a, x = out.transpose(-1, -2), x.transpose(-1, -2), a.transpose(-1, -2)
-        c = c if c is None else c.expand(out.transpose(-1, -2).shape).transpose(-1, -2)
-    problem = Problem(b, out, a, x, c, sum_batch)
-    _route(b, problem)(b, problem, alpha, 0 if c is None else beta)
+    )
 
 
-def _route(b: Builder, p: Problem) -> Callable[[Builder, Problem, Number, Number], None]:
+def _turned(turn: bool, out: Ref, a: Ref, x: Ref, c: Ref | None) -> tuple[Ref, Ref, Ref, Ref | None]:
+    """The same product by columns."""
+    if not turn:
+        return out, a, x, c
+    c = c if c is None else c.expand(out.shape).transpose(-1, -2)
+    return out.transpose(-1, -2), x.transpose(-1, -2), a.transpose(-1, -2), c
+
+
+def _route(b: Builder) -> Callable[[Builder, Problem], list[tuple[str, Emit]]]:
     if b.is_cpu:
-        return emit_cpu
-    return emit_tiles if b.groups else _tile
+        return cpu_ways
+    return tile_ways if b.groups else _tile_alone
+
+
+def _tile_alone(b: Builder, p: Problem) -> list[tuple[str, Emit]]:
+    return [("tile", _tile)]
 
 
 class Problem:

@@ -1,6 +1,6 @@
 """Matrix products on CPU-type devices: the ways to make one (`WAYS`, kernels of native/gemm_cpu.c), and which is taken.
 
-`pick` is the only place that chooses, by dtype and shape; `able_ways` lists what could be timed against its choice.
+`pick` is the only place that chooses, by dtype and shape; `cpu_ways` lists what may be timed against its choice.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ Test = Callable[["Builder", "Problem"], bool]
 
 FEW_ROWS = 8
 """Rows up to which dot products along k need not be packed: too few to pay for turning the columns."""
+MOST_DOTS = 64
+"""Rows up to which dot products may still be the fastest."""
 SHALLOW = 96
 """Depth from which dot products along k are worth the sum over the lanes at their end."""
 DIRECT_ROWS = 128
@@ -57,15 +59,25 @@ class Way:
 
 
 def emit_cpu(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
-    """out = alpha * a x + beta * c. c is not read where beta is 0."""
+    """out = alpha * a x + beta * c, as rules say. c is not read where beta is 0."""
+    cpu_ways(b, p)[0][1](b, p, alpha, beta)
+
+
+def cpu_ways(b: Builder, p: Problem) -> list[tuple[str, Emit]]:
+    """Names and functions of the ways that may be the fastest, the one of the rules first."""
     if p.k * p.s == 0:
-        emit(b, {"o": (p.out, "beta == 0 ? 0 : beta * c")}, {"c": p.c}, {"beta": beta}, p.acc)
-    else:
-        pick(b, p).emit(b, p, alpha, beta)
+        return [("nothing", _emit_nothing)]
+    best = pick(b, p)
+    others = [w for w in able_ways(b, p) if w is not best and (w.name != "dots" or p.m <= MOST_DOTS)]
+    return [(w.name, w.emit) for w in (best, *others)]
+
+
+def _emit_nothing(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
+    emit(b, {"o": (p.out, "beta == 0 ? 0 : beta * c")}, {"c": p.c}, {"beta": beta}, p.acc)
 
 
 def pick(b: Builder, p: Problem) -> Way:
-    """The way for this chip, dtype and shape."""
+    """The way of the rules for this chip, dtype and shape."""
     return next(way for way in WAYS if way.able(b, p) and way.suits(b, p))
 
 

@@ -6,8 +6,9 @@ too few the depth is cut: parts are summed by a reduction. One row is a reductio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from ..refs import Ref, Value
@@ -27,6 +28,7 @@ FEWEST_STEPS = 4
 """Multiples of TK that are worth a part."""
 _PRODUCT = Reduction(map="(ACC)v * (ACC)z")
 Number = Any
+Emit = Callable[["Builder", "Problem", Number, Number], None]
 
 
 @lru_cache(maxsize=16)
@@ -35,21 +37,37 @@ def tile_source(name: str) -> str:
     return read_native("tiles.h") + read_native(name)
 
 
-def emit_tiles(b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
-    """One product (`Problem` of kernels/gemm.py): out = alpha * a x + beta * c."""
-    if p.m == p.s == 1:
-        _one_row(b, p, alpha, beta)
-        return
+def tile_ways(b: Builder, p: Problem) -> list[tuple[str, Emit]]:
+    """Names and functions of the ways that may be the fastest, the one of the rules first."""
     size = tile_of(b, p.m, p.n, p.batch, p.acc.itemsize)
-    steps = -(-p.k // TK) * p.s
-    parts = parts_of(b, -(-p.m // size) * -(-p.n // size) * p.batch, steps)
+    cuts = [(size, _parts(b, p, size))]
+    for other in (size, SMALL) if p.acc.itemsize > 4 or min(p.m, p.n) <= SMALL else (size, LARGE + SMALL - size):
+        parts = _parts(b, p, other)
+        cuts += [(other, n) for n in (parts, 1, whole_parts(_steps(p), 2 * parts))]
+    tiled: list[tuple[str, Emit]] = [
+        (f"tiles {size} in {parts}", partial(_emit_tiles, size, parts)) for size, parts in dict.fromkeys(cuts)
+    ]
+    return [("one row", _one_row), *tiled] if p.m == p.s == 1 else tiled
+
+
+def _steps(p: Problem) -> int:
+    return -(-p.k // TK) * p.s
+
+
+def _parts(b: Builder, p: Problem, size: int) -> int:
+    return parts_of(b, -(-p.m // size) * -(-p.n // size) * p.batch, _steps(p))
+
+
+def _emit_tiles(size: int, parts: int, b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
+    """One product (`Problem` of kernels/gemm.py): out = alpha * a x + beta * c."""
+    steps = _steps(p)
     if parts == 1:
         _launch(b, p, p.out, alpha, beta, size, steps, 1)
         return
-    partial = b.temp((parts, *p.out.shape), p.acc)
-    _launch(b, p, partial.select(0, 0), 1, 0, size, -(-steps // parts), parts)
+    made = b.temp((parts, *p.out.shape), p.acc)
+    _launch(b, p, made.select(0, 0), 1, 0, size, -(-steps // parts), parts)
     product = b.temp(p.out.shape, p.acc)
-    emit_reduce(b, product, partial, (0,), SUM, p.acc)
+    emit_reduce(b, product, made, (0,), SUM, p.acc)
     _finish(b, p, product, alpha, beta)
 
 
@@ -62,6 +80,11 @@ def tile_of(b: Builder, rows: int, cols: int, batch: int, itemsize: int) -> int:
 def parts_of(b: Builder, groups: int, steps: int) -> int:
     """Parts that `steps` are cut into, so that there is a group for each unit of the chip and one more."""
     wanted = -(-2 * b.device.properties.compute_units // max(1, groups))
+    return whole_parts(steps, wanted)
+
+
+def whole_parts(steps: int, wanted: int) -> int:
+    """About `wanted` parts, none of them empty or too small."""
     parts = max(1, min(wanted, steps // FEWEST_STEPS))
     return -(-steps // -(-steps // parts)) if steps else 1
 

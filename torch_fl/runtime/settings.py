@@ -12,7 +12,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 def check() -> None:
     """Raise ValueError for a variable whose value means nothing."""
-    fallback_policy(), log_level(), cuda_compat()
+    fallback_policy(), log_level(), cuda_compat(), tune()
 
 
 def backends() -> list[str] | None:
@@ -38,9 +38,17 @@ def log_level() -> str:
 
 
 def cache_dir() -> Path:
-    """TORCH_FL_CACHE: folder for compiled host kernels; default ~/.cache/torch_fl."""
+    """TORCH_FL_CACHE: folder for compiled kernels and what was measured; default ~/.cache/torch_fl."""
     named = os.environ.get("TORCH_FL_CACHE")
     return Path(named) if named else Path.home() / ".cache" / "torch_fl"
+
+
+def tune() -> bool | None:
+    """TORCH_FL_TUNE: 1 measures problems at their first use, 0 ignores what was measured; unset uses it (None)."""
+    text = os.environ.get("TORCH_FL_TUNE", "").strip()
+    if text not in ("", "0", "1"):
+        raise ValueError(f"TORCH_FL_TUNE takes 0 or 1, got {text!r}")
+    return text == "1" if text else None
 
 
 def interpreted() -> bool:
