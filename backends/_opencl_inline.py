@@ -136,8 +136,9 @@ class Inline:
             self.run = None
         elif self._tried >= _TRIALS and not self._slow:
             self.run = self._trusted()
-            if self.when_trusted is not None:
-                self.when_trusted(self._thread, self._program)
+            trusted, self.when_trusted = self.when_trusted, None  # another thread may be on its way through `_try`
+            if trusted is not None:
+                trusted(self._thread, self._program)
 
     def _trusted(self) -> Callable[..., bool]:
         """`run` of a launch that has proved short: the hot path of small ops."""

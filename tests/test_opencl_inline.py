@@ -56,6 +56,18 @@ def test_a_short_launch_moves_here_once_it_is_used_often() -> None:
     assert _launch(inline, fake, 1) == [True]
 
 
+def test_trust_is_told_once() -> None:
+    """A thread that looked `run` up before another one's launch settled it comes late."""
+    fake, told = Fake(), []
+    inline = fake.inline()
+    inline.when_trusted = lambda *of: told.append(of)
+    late = inline.run
+    for _ in range(2 * WARM + module._TRIALS):
+        assert late is not None
+        late([fake], [0], [])
+    assert len(told) == 1
+
+
 def test_nothing_runs_here_before_what_is_in_flight() -> None:
     fake = Fake(clear=False)
     assert not any(_launch(fake.inline(), fake, 2 * WARM))
