@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import assert_same
 from subprocesses import output_of
 
@@ -289,6 +290,17 @@ def test_offers_are_checked() -> None:
 
 
 # -- every way of our own ----------------------------------------------------------------------------------------------
+def done(b: Any, way: ways.Way, args: Any) -> bool:
+    """As there, but only what is unsupported may fail."""
+    mark = b.mark()
+    try:
+        way.emit(b, *args)
+    except Unsupported:
+        b.take_back(mark)
+        return False
+    return True
+
+
 def every_way(monkeypatch: pytest.MonkeyPatch, check: Callable[[], None]) -> set[str]:
     """Run `check` with the first, second ... way wherever there are so many; the names of all."""
     names: set[str] = set()
@@ -300,7 +312,7 @@ def every_way(monkeypatch: pytest.MonkeyPatch, check: Callable[[], None]) -> set
             return every[at] if at < len(every) else None
 
         monkeypatch.setattr(ways, "_measured", choose)
-        monkeypatch.setattr(ways, "_done", lambda b, way, args: way.emit(b, *args) is None)
+        monkeypatch.setattr(ways, "_done", done)
         dispatch.forget_plans()
         check()
         if not more:
@@ -327,6 +339,30 @@ def test_every_way_of_a_product(device: torch.device, new_plans: None, monkeypat
 def test_every_way_of_a_product_on_a_card(card: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     names = every_way(monkeypatch, lambda: products(card))
     assert {"one row", "tiles 64 in 1", "tiles 128 in 1"} <= names
+
+
+def convolutions(device: torch.device) -> None:
+    for x, w, how in [
+        ((2, 16, 9, 11), (130, 16, 3, 3), {"padding": 1}),
+        ((2, 20, 9, 9), (9, 20, 1, 1), {}),
+        ((2, 5, 9, 9), (3, 5, 1, 1), {}),
+        ((2, 6, 12, 12), (6, 1, 3, 3), {"padding": 1, "groups": 6}),
+        ((1, 4, 20, 7), (10, 2, 3, 2), {"stride": 2, "groups": 2}),
+    ]:
+        leaves = [torch.randn(s).requires_grad_() for s in (x, w, w[:1])]
+        assert_same(lambda *t, how=how: F.conv2d(*t, **how), *leaves, device=device, rtol=1e-4, atol=1e-4)
+    turned = torch.randn(2, 9, 9, 20).permute(0, 3, 1, 2)
+    assert_same(F.conv2d, turned, torch.randn(9, 20, 1, 1), device=device, rtol=1e-4, atol=1e-4)
+
+
+def test_every_way_of_a_convolution(device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = every_way(monkeypatch, lambda: convolutions(device))
+    assert {"blocks", "framed", "product", "depthwise", "correlation"} <= names
+
+
+def test_every_way_of_a_convolution_on_a_card(card: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = every_way(monkeypatch, lambda: convolutions(card))
+    assert {"tiles 64x64 in 1", "tiles 64x128 in 1", "tiles 128x128 in 1"} <= names
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

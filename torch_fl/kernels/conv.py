@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..refs import Layout, Ref
+from ..tuning import Way, emit_best
 from . import conv_tiles
 from .conv_cpu import FEW_CHANNELS, emit_blocks, emit_correlation
 from .conv_parts import SOURCE, acc_dtype, defines_for, framed_input, framed_taps, packed_weight, tap_offsets
@@ -42,16 +43,36 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
     if x.numel == 0 or w.numel == 0:
         _constant(b, y, bias)
         return
+    emit_best(b, "convolution", (y, x, w, bias, window), _ways(b, y, x, w, window))
+
+
+def _ways(b: Builder, y: Ref, x: Ref, w: Ref, window: Window) -> list[Way]:
+    """Ways for something that is not empty, the one of the rules first."""
     if b.groups:
-        conv_tiles.emit_forward(b, y, x, w, bias, window)
-        return
+        return conv_tiles.forward_ways(b, y, x, w, window)
     groups, channels, inner = w.shape[:3]
-    if b.is_cpu and channels > FEW_CHANNELS:
-        emit_blocks(b, y, x, w, bias, window)
-        return
-    if b.is_cpu and channels == inner == 1 and rows_at_once(x, y, window):
-        emit_depthwise(b, y, x, w, bias, window)
-        return
+    framed = Way("framed", _emit_framed)
+    if not b.is_cpu:
+        return [framed]
+    product = [Way("product", _emit_product)] if groups == 1 and window == Window((1, 1, 1)) else []
+    if channels > FEW_CHANNELS:
+        return [Way("blocks", emit_blocks), *product, framed]
+    if channels == inner == 1 and rows_at_once(x, y, window):
+        return [Way("depthwise", emit_depthwise), framed]
+    return [framed, *product]
+
+
+def _emit_product(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """One tap and one group: a product for each sample."""
+    samples, channels, inner = y.shape[0], *w.shape[1:3]
+    weight = w.as_strided((1, channels, inner), (0, *w.strides[1:3])).expand((samples, channels, inner))
+    column = None if bias is None else bias.view(1, channels, 1)
+    emit_gemm(b, y.view(samples, channels, -1), weight, b.reshape(x, samples, inner, -1), bias=column)
+
+
+def _emit_framed(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """One product over the input with its padding, any chip."""
+    groups, channels, inner = w.shape[:3]
     defines = defines_for(b, y.dtype, channels)
     frame = Frame.of(window, x.shape[2:], y.shape[2:], x.shape[0], defines["VL"])
     single = replace(frame, samples=1)
@@ -135,18 +156,24 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
     if gy.numel == 0 or x.numel == 0:
         b.fill(gw, 0)
         return
+    emit_best(b, "convolution weight gradient", (gw, gy, x, window), _weight_ways(b, gw, gy, x, window))
+
+
+def _weight_ways(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> list[Way]:
+    """Ways for something that is not empty, the one of the rules first."""
     if b.groups:
-        conv_tiles.emit_weight_grad(b, gw, gy, x, window)
-        return
-    channels = gw.shape[1]
-    if b.is_cpu and channels > FEW_CHANNELS:
-        emit_correlation(b, gw, gy, x, window)
-        return
-    defines = defines_for(b, x.dtype, channels)
+        return conv_tiles.weight_ways(b, gw, gy, x, window)
+    plain = window == Window((1, 1, 1)) and gw.shape[0] == 1
+    product = [Way("product", _pointwise_weight_grad)] if plain else []
+    correlation = [Way("correlation", emit_correlation)] if b.is_cpu else []
+    first = correlation if gw.shape[1] > FEW_CHANNELS else product
+    return list(dict.fromkeys((*first, *product, Way("framed", _framed_weight_grad), *correlation)))
+
+
+def _framed_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
+    """Any chip: sums over positions of the framed input and the framed gradient."""
+    defines = defines_for(b, x.dtype, gw.shape[1])
     frame = Frame.of(window, x.shape[2:], gy.shape[2:], x.shape[0], defines["VL"])
-    if frame.is_plain and window.size == gw.shape[0] == 1:
-        _pointwise_weight_grad(b, gw, gy, x)
-        return
     framed = framed_input(b, x, frame, defines)
     plain = replace(frame, window=Window((1, 1, 1)), size=frame.out, phases=(1, 1, 1))
     grad = framed_input(b, gy, plain, defines)
@@ -157,7 +184,7 @@ def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> No
         b.copy(gw, result)
 
 
-def _pointwise_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref) -> None:
+def _pointwise_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
     """One tap: gw [O, I] is a plain product, summed over samples."""
     samples, out, inner = gy.shape[0], gy.shape[1], x.shape[1]
     target = gw.as_strided((out, inner), gw.strides[1:3])

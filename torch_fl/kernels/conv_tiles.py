@@ -6,9 +6,12 @@ to a work-item. The depth is cut into parts like that of other products where ti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..refs import Layout, Ref
+from ..tuning import Way
 from .conv_parts import acc_dtype
 from .pointwise import emit
 from .reduce import SUM, emit_reduce
@@ -24,32 +27,64 @@ FEW = 8
 """Output channels of a group from which tiles pay."""
 
 
-def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
-    """y = convolution of x with w, plus bias; none is empty."""
+def forward_ways(b: Builder, y: Ref, x: Ref, w: Ref, window: Window) -> list[Way]:
+    """Ways of `kernels.conv.emit_forward` for something that is not empty, the one of the rules first."""
     groups, channels, inner = w.shape[:3]
-    tensors = [x, w, w if bias is None else b.contiguous(bias)]
-    layouts = _layouts(x, y, w, window)
-    positions = y.shape[0] * y.shape[2] * y.shape[3] * y.shape[4]
     if channels < FEW:
-        args = [*tensors, y, int(bias is not None), *layouts]
-        b.launch(
-            _source(), "conv_few", (positions, channels * groups), args, _defines(b, x, y, w, window, SMALL, SMALL)
-        )
-        return
-    tm, tn = _tile(b, channels, positions, groups, acc_dtype(x.dtype).itemsize)
-    tiles, steps = -(-channels // tm) * -(-positions // tn), -(-inner * window.size // TK)
-    parts = parts_of(b, tiles * groups, steps)
+        return [Way("few", _emit_few)]
+    steps = -(-inner * window.size // TK)
+    return _ways(b, _emit_forward, channels, y.numel // (groups * channels), groups, steps, acc_dtype(x.dtype).itemsize)
+
+
+def weight_ways(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> list[Way]:
+    """Ways of `kernels.conv.emit_weight_grad` for something that is not empty, the one of the rules first."""
+    groups, channels, inner = gw.shape[:3]
+    if channels < FEW:
+        return [Way("few", _emit_few_weight)]
+    steps = -(-gy.numel // (groups * channels) // TK)
+    return _ways(b, _emit_weight_grad, channels, inner * window.size, groups, steps, acc_dtype(x.dtype).itemsize)
+
+
+def _ways(
+    b: Builder, emit: Callable[..., None], rows: int, cols: int, groups: int, steps: int, itemsize: int
+) -> list[Way]:
+    """Sizes of tiles, and into how many parts the depth is cut."""
+    sizes = [_tile(b, rows, cols, groups, itemsize)]
+    if itemsize <= 4 and cols > SMALL:
+        sizes += [(SMALL, SMALL), (SMALL, LARGE), *([(LARGE, LARGE)] if rows > SMALL else [])]
+    found: dict[str, Way] = {}
+    for tm, tn in sizes:
+        for parts in (parts_of(b, -(-rows // tm) * -(-cols // tn) * groups, steps), 1):
+            name = f"tiles {tm}x{tn} in {parts}"
+            found.setdefault(name, Way(name, partial(emit, (tm, tn), parts)))
+    return list(found.values())
+
+
+def _emit_few(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """One output to a work-item."""
+    positions = y.shape[0] * y.shape[2] * y.shape[3] * y.shape[4]
+    args = [x, w, w if bias is None else b.contiguous(bias), y, int(bias is not None), *_layouts(x, y, w, window)]
+    grid = (positions, w.shape[1] * w.shape[0])
+    b.launch(_source(), "conv_few", grid, args, _defines(b, x, y, w, window, SMALL, SMALL))
+
+
+def _emit_forward(
+    tile: tuple[int, int], parts: int, b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window
+) -> None:
+    """y = convolution of x with w, plus bias; none is empty."""
+    (tm, tn), (groups, channels, inner) = tile, w.shape[:3]
+    tensors = [x, w, w if bias is None else b.contiguous(bias)]
+    tiles, steps = -(-channels // tm) * -(-(y.numel // (groups * channels)) // tn), -(-inner * window.size // TK)
     part = -(-steps // parts)
     if parts == 1:
-        args = [*tensors, y, int(bias is not None), part, 0, *layouts]
+        args = [*tensors, y, int(bias is not None), part, 0, *_layouts(x, y, w, window)]
         b.launch(_source(), "conv_forward", (tiles, 1, groups), args, _defines(b, x, y, w, window, tm, tn))
         return
-    acc = acc_dtype(x.dtype)
-    partial = b.temp((parts, *y.shape), acc)
-    target = partial.select(0, 0)
+    partial_sums = b.temp((parts, *y.shape), acc_dtype(x.dtype))
+    target = partial_sums.select(0, 0)
     args = [*tensors, target, 0, part, target.numel, *_layouts(x, target, w, window)]
     b.launch(_source(), "conv_forward", (tiles, parts, groups), args, _defines(b, x, target, w, window, tm, tn))
-    _add_parts(b, y, partial, bias)
+    _add_parts(b, y, partial_sums, bias)
 
 
 def _add_parts(b: Builder, y: Ref, partial: Ref, bias: Ref | None) -> None:
@@ -62,18 +97,19 @@ def _add_parts(b: Builder, y: Ref, partial: Ref, bias: Ref | None) -> None:
     emit(b, {"o": (y, "total + bias")}, {"total": total, "bias": bias.view(1, -1, 1, 1, 1)}, {}, acc)
 
 
-def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
-    """gw = gradient of the weight; none is empty."""
+def _emit_few_weight(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
+    """One element of the gradient to a work-item."""
     groups, channels, inner = gw.shape[:3]
-    depth, positions = inner * window.size, gy.shape[0] * gy.shape[2] * gy.shape[3] * gy.shape[4]
-    if channels < FEW:
-        args = [x, gy, gw, *_layouts(x, gy, gw, window)]
-        defines = _defines(b, x, gw, gw, window, SMALL, SMALL)
-        b.launch(_source(), "conv_few_weight", (depth, channels * groups), args, defines)
-        return
-    tm, tn = _tile(b, channels, depth, groups, acc_dtype(x.dtype).itemsize)
-    tiles, steps = -(-channels // tm) * -(-depth // tn), -(-positions // TK)
-    parts = parts_of(b, tiles * groups, steps)
+    args = [x, gy, gw, *_layouts(x, gy, gw, window)]
+    defines = _defines(b, x, gw, gw, window, SMALL, SMALL)
+    b.launch(_source(), "conv_few_weight", (inner * window.size, channels * groups), args, defines)
+
+
+def _emit_weight_grad(tile: tuple[int, int], parts: int, b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
+    """gw = gradient of the weight; none is empty."""
+    (tm, tn), (groups, channels, inner) = tile, gw.shape[:3]
+    tiles = -(-channels // tm) * -(-inner * window.size // tn)
+    steps = -(-gy.numel // (groups * channels) // TK)
     target = b.temp((parts, *gw.shape), acc_dtype(x.dtype)) if parts > 1 else gw.unsqueeze(0)
     one = target.select(0, 0)
     args = [x, gy, one, -(-steps // parts), one.numel if parts > 1 else 0, *_layouts(x, gy, one, window)]
