@@ -37,6 +37,29 @@ def test_lengths_around_registers(device: torch.device, work: str, dtype: torch.
         torch.testing.assert_close(WORKS[work](x.to(device)).cpu(), WORKS[work](x), **TOLERANCE[dtype])
 
 
+NORMS: dict[str, Any] = {
+    "layer_norm": lambda x, w: F.layer_norm(x, x.shape[-1:], w, w),
+    "rms_norm": lambda x, w: F.rms_norm(x, x.shape[-1:], w),
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_rows_far_from_zero(device: torch.device, name: str, dtype: torch.dtype) -> None:
+    for n in (15, 16, 17, *LENGTHS):
+        x, g = torch.randn(2, 5, n, generator=torch.Generator().manual_seed(n)).to(dtype)
+        x = x + 100 if dtype == torch.float32 and name == "layer_norm" else x
+        w = torch.rand(n, generator=torch.Generator().manual_seed(n)).to(dtype)
+        exact = [t.double().requires_grad_() for t in (x, w)]
+        mine = [t.to(device).requires_grad_() for t in (x, w)]
+        want, got = NORMS[name](*exact), NORMS[name](*mine)
+        want.backward(g.double())
+        got.backward(g.to(device))
+        loose = {"rtol": max(2e-5, TOLERANCE[dtype]["rtol"]), "atol": max(1e-4, 4 * TOLERANCE[dtype]["rtol"])}
+        for a, b in ((got, want), *((p.grad, q.grad) for p, q in zip(mine, exact))):
+            torch.testing.assert_close(a.cpu(), b.to(dtype), **loose)
+
+
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("work", ["softmax", "log_softmax", "sum", "amax", "amin"])
 def test_numbers_that_are_not_finite(device: torch.device, work: str, number: float) -> None:

@@ -1,4 +1,4 @@
-"""Layer and RMS normalization with their gradients (native/layer_norm*.c)."""
+"""Layer and RMS normalization with their gradients (native/norm_lanes.c, layer_norm*.c, norm_groups.c)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from ..builder import Builder
 from ..kernels.norm import compute_dtype, masked
-from ..kernels.reduce import SUM, emit_reduce
+from ..kernels.norm_lanes import join_parts, norm_lane_defines, norm_lanes
 from ..kernels.row_groups import emit_norm_grads, grad_parts, launch_rows
 from ..kernels.source import read_native
 from ..kernels.types import ctype
@@ -31,6 +31,7 @@ def _row_defines(b: Builder, x: Ref, stats: Ref, weight: Ref | None, bias: Ref |
     w = weight or bias or x
     defines = b.types(T=x.dtype, M=stats.dtype, WT=w.dtype, ACC_=acc)
     defines |= {"ACC": ctype(acc).compute, "CENTER": int(center)}
+    defines |= {"HAS_W": int(weight is not None)}
     defines["WEIGHT(v)"] = "(v)" if weight else "1"
     defines["BIAS(v)"] = "(v)" if bias else "0"
     return defines
@@ -55,10 +56,15 @@ def _normalize_rows(
     tensors: list[Any] = [x, weight or bias or x, bias or weight or x, y, mean or rstd, rstd, rows]
     if b.groups:
         launch_rows(b, "norm_groups.c", "norm_groups", rows, n, [*tensors, n, eps], defines)
+        b.deliver(out, y)
+        return
+    items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
+    args = [*tensors, chunk, n, eps]
+    lanes = norm_lane_defines(b, x, weight or bias or x, n)
+    if lanes is not None:
+        norm_lanes(b, "norm_lanes", items, args, defines | lanes)
     else:
-        items, chunk = b.split(rows, max(1, _GRAIN // max(n, 1)))
-        text = read_native("layer_norm.h") + read_native("layer_norm.c")
-        b.launch(text, "layer_norm", items, [*tensors, chunk, n, eps], defines)
+        b.launch(read_native("layer_norm.h") + read_native("layer_norm.c"), "layer_norm", items, args, defines)
     b.deliver(out, y)
 
 
@@ -104,23 +110,31 @@ def _rows_backward(
         chunk = -(-rows // min(rows, 2048))
         items = -(-rows // chunk)
     acc = compute_dtype(x.dtype)
-    parts = [b.temp((items, n), acc) if out is not None else b.temp((1,), acc) for out in (dw, db)]
+    made = [None if out is None else _part(b, out, items, n, acc) for out in (dw, db)]
     target = dx if dx is not None and dx.is_contiguous and dx.dtype == x.dtype else b.temp(x.shape, x.dtype)
     defines = _row_defines(b, x, rstd, weight, None, mean is not None)
     defines |= {k: int(o is not None) for k, o in (("WRITE_X", dx), ("SUM_W", dw), ("SUM_B", db))}
     stats = (b.contiguous(mean or rstd), b.contiguous(rstd))
     if b.groups:
-        wanted = [p if out is not None else None for out, p in zip((dw, db), parts)]
-        emit_norm_grads(b, g, x, stats, weight, None if dx is None else target, wanted, rows, n, defines)
+        emit_norm_grads(b, g, x, stats, weight, None if dx is None else target, made, rows, n, defines)
     else:
+        parts = [p or b.temp((1,), acc) for p in made]
         args: list[Any] = [g, x, *stats, weight or x, target, *parts, rows, chunk, n]
-        text = read_native("layer_norm.h") + read_native("layer_norm_backward.c")
-        b.launch(text, "layer_norm_backward", items, args, defines)
+        lanes = norm_lane_defines(b, x, weight or x, n)
+        if lanes is not None:
+            norm_lanes(b, "norm_grad_lanes", items, args, defines | lanes)
+        else:
+            text = read_native("layer_norm.h") + read_native("layer_norm_backward.c")
+            b.launch(text, "layer_norm_backward", items, args, defines)
     if dx is not None and target is not dx:
         b.copy(dx, target)
-    for out, part in zip((dw, db), parts):
-        if out is not None:
-            emit_reduce(b, out.as_strided((n,), (1,)), part, (0,), SUM, acc)
+    join_parts(b, made, (dw, db))
+
+
+def _part(b: Builder, out: Ref, parts: int, n: int, acc: torch.dtype) -> Ref:
+    """Where work-items leave their shares of `out`: there if there is one, who has all of it."""
+    alone = parts == 1 and out.is_contiguous and out.dtype == acc
+    return out.as_strided((1, n), (n, 1)) if alone else b.temp((parts, n), acc)
 
 
 @kernel("aten::native_layer_norm_backward")
