@@ -179,3 +179,40 @@ def test_rms_norm_in_halves(dtype: torch.dtype, device: torch.device) -> None:
     x, w = (torch.randn(4, 64) * 1e-2).to(dtype), torch.rand(64).to(dtype)
     assert_same(lambda a, v: F.rms_norm(a, (64,), v), x, w, device=device)
     assert_same(lambda a: F.rms_norm(a, (64,)), x, device=device)
+
+
+@pytest.mark.parametrize("shape", [(1000, 17), (70, 530), (33, 40, 5, 5), (20, 3, 8, 9), (1, 24, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batch_norm_far_from_zero(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+    x, g = torch.randn(shape), torch.randn(shape).to(dtype)
+    x = (x + 1000 if dtype == torch.float32 else x).to(dtype)
+    x.select(1, 1).mul_(0).add_(3)  # a constant channel
+    x[0].mul_(0.5)  # a first row unlike the others
+    w, mean, var = torch.rand(3, shape[1])
+
+    def run(where: torch.device, kind: torch.dtype, stats: torch.dtype) -> list[torch.Tensor]:
+        leaves = [x.to(where, kind).requires_grad_(), w.to(where, stats).requires_grad_()]
+        running = [mean.to(where, stats), var.to(where, stats)]
+        y = F.batch_norm(leaves[0], *running, leaves[1], leaves[1], True)
+        found = torch.autograd.grad(y, leaves, g.to(where, kind))
+        return [t.cpu().float() for t in (y.detach().to(dtype), *found, *running)]
+
+    want, got = run(torch.device("cpu"), torch.float64, torch.float64), run(device, dtype, torch.float32)
+    loose = {"rtol": 1e-4, "atol": 2e-3} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 5e-2}
+    moving = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else loose
+    torch.testing.assert_close(got[3:], want[3:], **moving)
+    wild = (1, 2)  # gradients beside a variance of nothing are of the size of 1 / sqrt(eps)
+    for k in (0, *wild):
+        a, b = (t[k] for t in (got, want))
+        keep = torch.ones(shape[1], dtype=torch.bool).index_fill(0, torch.tensor([1]), k not in wild)
+        at = keep if a.dim() == 1 else (slice(None), keep)
+        torch.testing.assert_close(a[at], b[at], **loose)
+
+
+def test_batch_norm_of_numbers_that_are_not_finite(device: torch.device) -> None:
+    x = torch.randn(40, 6)
+    x[0, 1], x[17, 2], x[5, 3], x[39, 4] = float("inf"), -float("inf"), float("nan"), float("inf")
+    want, got = ([torch.zeros(6, device=d), torch.ones(6, device=d)] for d in (torch.device("cpu"), device))
+    y, z = F.batch_norm(x, *want, training=True), F.batch_norm(x.to(device), *got, training=True)
+    torch.testing.assert_close(z.cpu(), y, rtol=1e-4, atol=1e-5, equal_nan=True)
+    torch.testing.assert_close([t.cpu() for t in got], want, rtol=1e-5, atol=1e-6, equal_nan=True)

@@ -1,4 +1,7 @@
-"""Batch normalization: reductions over all but the channels and one pointwise pass, for any memory format.
+"""Batch normalization, for any memory format.
+
+Kernels of columns serve it where vectors run across channels, else reductions over all but the channels and one
+pointwise pass.
 
 `F.batch_norm` reaches `native_batch_norm` on this device, in training and in evaluation.
 """
@@ -9,6 +12,7 @@ from typing import Any
 
 from ..builder import Builder
 from ..errors import Unsupported
+from ..kernels.batch_columns import as_columns, column_gradients, normalize_columns
 from ..kernels.norm import DOT, SQUARES, affine, compute_dtype, masked
 from ..kernels.pointwise import emit
 from ..kernels.reduce import MEAN, SUM, emit_reduce
@@ -42,9 +46,34 @@ def _batch_norm(
             if saves:
                 b.new_out(i, (0,), b.outs[i].spec.dtype)
     else:
+        if _in_columns(b, input, weight, bias, running, (momentum, eps)):
+            return
         mean, rstd = _statistics(b, input, running, momentum, eps)
     wide = [_per_channel(r, input.ndim) if r else None for r in (mean, rstd, weight, bias)]
     affine(b, input, b.out(0), *wide)  # type: ignore[arg-type]
+
+
+def _in_columns(
+    b: Builder,
+    input: Ref,
+    weight: Ref | None,
+    bias: Ref | None,
+    running: tuple[Ref | None, Ref | None],
+    numbers: tuple[Any, Any],
+) -> bool:
+    """Train in columns, where the layout and all dtypes are made for them."""
+    at = as_columns(b, [input, b.out(0)])
+    stats, acc = (b.out(1), b.out(2)), compute_dtype(input.dtype)
+    if at is None or any(s.dtype != acc for s in stats) or not (_alike(weight, bias) and _alike(*running)):
+        return False
+    normalize_columns(b, at, input, b.out(0), stats, (weight, bias), running, numbers)
+    return True
+
+
+def _alike(*refs: Ref | None) -> bool:
+    """Whether the tensors that are there have one dtype and no gaps."""
+    present = [r for r in refs if r is not None]
+    return all(r.is_contiguous and r.dtype == present[0].dtype for r in present)
 
 
 def _statistics(
@@ -146,6 +175,10 @@ def batch_norm_backward(
     mean, rstd = (save_mean, save_invstd) if train else (running_mean, b.temp(channels, acc))
     if mean is None or rstd is None:
         raise Unsupported("no statistics")
+    at = as_columns(b, [input, grad_out, *([dx] if dx is not None else [])]) if train else None
+    if at is not None and _alike(mean, rstd) and _alike(weight, dw, db):
+        column_gradients(b, at, grad_out, input, (mean, rstd), weight, (dx, dw, db))
+        return
     if not train and running_var is not None:
         emit(b, {"rstd": (rstd, "1 / sqrt(var + eps)")}, {"var": running_var}, {"eps": eps}, acc)
     plain, along = b.temp(channels, acc), b.temp(channels, acc)
