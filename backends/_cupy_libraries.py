@@ -50,7 +50,7 @@ DTYPES = {
 """What CuPy's arrays hold: there is no bfloat16."""
 
 
-def _load(binding: str) -> Any:
+def load(binding: str) -> Any:
     """A module of CuPy, by its package first: that is what finds libraries that were installed by pip."""
     parent, _, name = binding.rpartition(".")
     package = importlib.import_module(parent)
@@ -84,7 +84,7 @@ class Libraries:
 
     def _open(self, name: str) -> Any:
         library, backend = LIBRARIES[name], self._backend
-        module = _load(library.binding)
+        module = load(library.binding)
         if not getattr(module, "available", True):
             raise ImportError(f"this build of CuPy has no {name}")
         if library.handle:

@@ -40,11 +40,13 @@ compiled: list[str] = []
 """Every source that was compiled, in order."""
 
 _lock = threading.RLock()
-_count = 1
+_count, _driver, _capability = 1, 13000, (9, 0)
 
 
 class CUDARuntimeError(RuntimeError):
-    """An error of the runtime."""
+    """An error of the runtime, with its number."""
+
+    status = 999
 
 
 class CUDADriverError(RuntimeError):
@@ -286,15 +288,32 @@ def deviceSynchronize() -> None:
 
 
 def getDeviceCount() -> int:
+    if _driver < runtimeGetVersion():
+        raise _error(35, "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version")
     if not _count:
-        raise CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+        raise _error(100, "cudaErrorNoDevice: no CUDA-capable device is detected")
     return _count
+
+
+def _error(status: int, text: str) -> CUDARuntimeError:
+    error = CUDARuntimeError(text)
+    error.status = status
+    return error
+
+
+def driverGetVersion() -> int:
+    return _driver
+
+
+def runtimeGetVersion() -> int:
+    return 12090
 
 
 def getDeviceProperties(index: int) -> dict[str, Any]:
     return {
         "name": b"a card in memory", "totalGlobalMem": MEMORY, "multiProcessorCount": 4, "sharedMemPerBlock": 49152,
-        "integrated": 0, "major": 9, "minor": 0, "pciDomainID": 0, "pciBusID": 3 + index, "pciDeviceID": 0,
+        "integrated": 0, "major": _capability[0], "minor": _capability[1], "pciDomainID": 0,
+        "pciBusID": 3 + index, "pciDeviceID": 0,
     }  # fmt: skip
 
 
@@ -445,10 +464,10 @@ class _Libraries(ModuleType):
         return found
 
 
-def install(cards: int = 1, hip: bool = False) -> None:
+def install(cards: int = 1, hip: bool = False, driver: int = 13000, capability: tuple[int, int] = (9, 0)) -> None:
     """Make `import cupy` give this."""
-    global _count
-    _count, runtime.is_hip = cards, hip
+    global _count, _driver, _capability
+    _count, _driver, _capability, runtime.is_hip = cards, driver, capability, hip
     sys.modules["cupy"], sys.modules["cupy.cuda"] = cupy, cuda
     sys.modules["cupy_backends.cuda.libs"] = libs
 
@@ -456,7 +475,7 @@ def install(cards: int = 1, hip: bool = False) -> None:
 runtime = SimpleNamespace(
     is_hip=False, CUDARuntimeError=CUDARuntimeError, getDevice=getDevice, getDeviceCount=getDeviceCount,
     getDeviceProperties=getDeviceProperties, memcpyAsync=memcpyAsync, memGetInfo=memGetInfo,
-    deviceSynchronize=deviceSynchronize, runtimeGetVersion=lambda: 12090, driverGetVersion=lambda: 13000,
+    deviceSynchronize=deviceSynchronize, runtimeGetVersion=runtimeGetVersion, driverGetVersion=driverGetVersion,
     memcpyHostToDevice=HOST_TO_DEVICE, memcpyDeviceToHost=DEVICE_TO_HOST, memcpyDeviceToDevice=DEVICE_TO_DEVICE,
 )  # fmt: skip
 cuda = _Libraries("cupy.cuda")
@@ -473,6 +492,7 @@ import cupy_double_solver as _solver  # noqa: E402
 libs = _Libraries("cupy_backends.cuda.libs")
 vars(libs).update(
     the_cusolver=SimpleNamespace(**_solver.cusolver),
+    the_nvrtc=SimpleNamespace(getSupportedArchs=lambda: (75, 80, 90)),
     the_cublas=SimpleNamespace(**_solver.cublas, gemmStridedBatchedEx=gemmStridedBatchedEx),
 )
 cupy = ModuleType("cupy")

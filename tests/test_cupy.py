@@ -66,14 +66,71 @@ def test_every_card_is_found_with_the_mark_that_opencl_gives_it(cupy: Any) -> No
 
 
 def test_why_there_is_none(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "cupy is built for CUDA, not for ROCm" in Rocm.discover().absent
+    assert "CuPy is built for CUDA, not for ROCm" in Rocm.discover().absent
     cupy_double.install(hip=True)
-    assert "cupy is built for ROCm, not for CUDA" in Cuda.discover().absent
+    assert "CuPy is built for ROCm, not for CUDA" in Cuda.discover().absent
     assert len(Rocm.discover().found) == 1
     cupy_double.install(cards=0)
-    assert "cudaErrorNoDevice" in Cuda.discover().absent
+    assert "lists no card that this process may use (CUDA_VISIBLE_DEVICES?)" in Cuda.discover().absent
+    cupy_double.install(driver=0)
+    assert Cuda.discover().absent == "no NVIDIA driver is installed, or this process cannot see it"
+    cupy_double.install(driver=11040)
+    assert "driver is too old: it serves CUDA 11.4, CuPy is built for 12.9" in Cuda.discover().absent
+    cupy_double.install(capability=(7, 0))
+    assert not Cuda.discover().found
+    assert "a card in memory is of an architecture (7.0) that this CUDA no longer serves: it needs 7.5" in (
+        Cuda.discover().absent
+    )
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert "pip install torch_fl[cuda12] or [cuda13]" in Cuda.discover().absent
+    assert Cuda.discover().absent.startswith("CuPy is not installed; pip install torch_fl[cuda12] or [cuda13]")
+
+
+def test_an_import_that_fails_is_told_in_a_line(tmp_path: Path) -> None:
+    banner = "====\\nCuPy is not well.\\n\\nOriginal error:\\n  ImportError: libnvrtc.so.13: no such file\\n===="
+    (tmp_path / "cupy.py").write_text(f"raise ImportError('{banner}')")
+    code = "from torch_fl.backends.cuda import Cuda; print(Cuda.discover().absent)"
+    text = output_of(code, PYTHONPATH=f"{tmp_path}:{HERE}")
+    assert text.startswith("CuPy is installed but cannot be imported (ImportError: libnvrtc.so.13: no such file); pip")
+
+
+def test_the_command_tells_what_is_missing() -> None:
+    code = """
+import cupy_double, sys
+cupy_double.install(cards=1)
+cupy_double.fail.add("cufft")
+from torch_fl.cli import main
+sys.exit(main(["devices"]))
+"""
+    text = output_of(code, **DOUBLE)
+    assert "npu:0: cufft is not used for Fourier transforms: libcufft.so: cannot open shared object file" in text
+    assert "ok," in text
+
+
+SEEN = """
+import cupy_double, dataclasses, torch_fl
+from torch_fl.runtime import discovery, devices
+from torch_fl.runtime.adapter import Discovery
+from torch_fl.backends.cuda import Cuda
+from toy_chip import Toy
+cupy_double.install(cards=2)
+cards = Cuda.discover().found
+class Other(Toy):
+    name = "opencl"
+    preference = 20
+    @classmethod
+    def discover(cls):
+        return Discovery(tuple(dataclasses.replace(p, **CHANGE) for p in cards))
+discovery._in_tree = lambda: {Cuda, Other}
+torch_fl.devices()
+print([(f.backend, f.index, f.note) for f in devices.discoveries()])
+"""
+
+
+@pytest.mark.parametrize("change", ["{}", "{'fingerprint': 'NVIDIA Corporation: a card', 'pci_bus_id': -1}"])
+def test_a_card_that_opencl_sees_too_is_opened_once(change: str) -> None:
+    text = output_of(f"CHANGE = {change}\n" + SEEN, PYTHONPATH=DOUBLE["PYTHONPATH"])
+    twins = [("opencl", None, f"same chip as npu:{i}") for i in (0, 1)]
+    assert ast.literal_eval(text) == [("cuda", 0, ""), ("cuda", 1, ""), *twins]
 
 
 def test_cupy_is_imported_only_when_its_adapter_is_asked() -> None:

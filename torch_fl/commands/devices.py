@@ -89,7 +89,8 @@ def as_dict(found: list[Found], checks: dict[int, Check]) -> dict[str, Any]:
             properties = asdict(replace(f.properties, handle=None))
             del properties["handle"]
             tested = asdict(checks[f.index]) if f.index in checks else None
-            chips.append({"index": f.index, "backend": f.backend, "note": f.note, **properties, "check": tested})
+            known = {"index": f.index, "backend": f.backend, "note": f.note, "notes": _notes(f)}
+            chips.append({**known, **properties, "check": tested})
     absent = [{"backend": f.backend, "because": f.note} for f in found if f.properties is None]
     return {"torch_fl": __version__, "torch": torch.__version__, "devices": chips, "absent": absent}
 
@@ -113,6 +114,13 @@ def _print(found: list[Found], checks: dict[int, Check]) -> None:
     for f in found:
         if f.properties is None:
             screen.print(f"[dim]{escape(f.backend)}: {escape(f.note)}[/]")
+        for note in _notes(f):
+            screen.print(f"npu:{f.index}: {escape(note)}")
+
+
+def _notes(f: Found) -> list[str]:
+    """What the adapter has to say about an opened chip."""
+    return [] if f.index is None else devices.device_at(f.index).backend.notes()
 
 
 def _style(f: Found, checks: dict[int, Check]) -> str | None:

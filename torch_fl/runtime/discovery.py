@@ -85,19 +85,44 @@ def _choose(names: list[str] | None) -> list[type[Backend]]:
     return [known[n] for n in names]
 
 
+class _Seen:
+    """The chips that were opened, to know them again when another adapter lists them."""
+
+    def __init__(self) -> None:
+        self.opened: list[Device] = []
+        self._named: set[tuple[int, str]] = set()
+
+    def twin(self, backend: type[Backend], p: Properties) -> int | None:
+        """Index of the opened chip that this is: by its fingerprint, or by name where a driver tells no PCI address."""
+        for device in self.opened:
+            if p.fingerprint and device.properties.fingerprint == p.fingerprint:
+                return device.index
+        for device in self.opened:
+            q, key = device.properties, (device.index, backend.name)
+            unknown = -1 in (p.pci_bus_id, q.pci_bus_id) and p.pci_bus_id != q.pci_bus_id
+            if unknown and device.backend.name != backend.name and key not in self._named and _same_name(p, q):
+                self._named.add(key)  # a machine may have two cards of one name
+                return device.index
+        return None
+
+
+def _same_name(p: Properties, q: Properties) -> bool:
+    return p.kind == q.kind != "cpu" and p.name.casefold() == q.name.casefold()
+
+
 def open_all(wanted: list[str] | None) -> tuple[list[Device], list[Found]]:
     """Open the chips of the backends in `wanted` (None: all, best first): the devices, and what was found of each."""
     discovered = [(backend, _discover(backend)) for backend in _choose(wanted)]
-    found = [Found(backend.name, None, None, d.absent) for backend, d in discovered if not d.found]
+    found = [Found(backend.name, None, None, d.absent) for backend, d in discovered if d.absent or not d.found]
     chips = [(backend, properties) for backend, d in discovered for properties in d.found]
     if wanted is None:
         chips.sort(key=lambda chip: chip[1].kind == "cpu")
     opened: list[Device] = []
-    seen: dict[str, int] = {}
+    seen = _Seen()
     for backend, properties in chips:
-        twin = seen.get(properties.fingerprint)
         # A chip that two adapters see is opened once, unless the user asked for both by name.
-        if twin is not None and properties.fingerprint and wanted is None:
+        twin = seen.twin(backend, properties) if wanted is None else None
+        if twin is not None:
             found.append(Found(backend.name, properties, None, f"same chip as npu:{twin}"))
             continue
         try:
@@ -105,7 +130,7 @@ def open_all(wanted: list[str] | None) -> tuple[list[Device], list[Found]]:
         except Exception as error:  # noqa: BLE001 - a chip that does not open is reported, not fatal
             found.append(Found(backend.name, properties, None, f"could not be opened: {error}"))
             continue
-        seen.setdefault(properties.fingerprint, device.index)
+        seen.opened.append(device)
         opened.append(device)
         found.append(Found(backend.name, properties, device.index, ""))
     found += [Found(name, None, None, reason) for name, reason in _BROKEN.items()]
