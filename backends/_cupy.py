@@ -111,16 +111,36 @@ class CuPy(Backend):
         nbytes = source.nbytes
         if not nbytes:
             return
-        stream, to = self._stream_of(handle), handle.ptr + byte_offset
-        with self.card:
-            if nbytes > STAGED:
-                self._copy(to, _address(source), nbytes, "HostToDevice", stream)
+        if nbytes > STAGED:
+            stream = self._stream_of(handle)
+            with self.card:
+                self._copy(handle.ptr + byte_offset, _address(source), nbytes, "HostToDevice", stream)
                 stream.synchronize()
-                return
-            block = self._pinned.malloc(nbytes)
-            np.frombuffer(block, np.uint8, nbytes)[:] = source
-            self._copy(to, block.ptr, nbytes, "HostToDevice", stream)
-            self._hold(self._record(stream), block)
+            return
+        block = self.pin(nbytes)
+        np.frombuffer(block, np.uint8, nbytes)[:] = source
+        self._start(handle, handle.ptr + byte_offset, block.ptr, nbytes, "HostToDevice", block)
+
+    def pin(self, nbytes: int) -> Any:
+        with self.card:
+            return self._pinned.malloc(nbytes)
+
+    def send(self, handle: Handle, byte_offset: int, source: memoryview, keep: Any) -> None:
+        self._start(handle, handle.ptr + byte_offset, _address(source), source.nbytes, "HostToDevice", keep)
+
+    def fetch(self, target: memoryview, handle: Handle, byte_offset: int, keep: Any) -> None:
+        self._start(handle, _address(target), handle.ptr + byte_offset, target.nbytes, "DeviceToHost", keep)
+
+    def _start(self, handle: Handle, target: int, source: int, nbytes: int, kind: str, keep: Any) -> None:
+        """A copy of pinned memory behind everything that uses the handle; later work there waits for it."""
+        streams = self.streams
+        stream = None if streams is None else streams.for_host(handle)
+        queue = self.main if stream is None else stream.queue
+        with self.card:
+            self._copy(target, source, nbytes, kind, queue)
+            self._hold(self._record(queue), keep)
+        if streams is not None and stream is not None:
+            streams.used(stream, [handle])
 
     def _hold(self, event: Any, block: Any) -> None:
         """Keep pinned memory until its copy is done."""
@@ -145,6 +165,22 @@ class CuPy(Backend):
             self._copy(target.ptr + target_offset, source.ptr + source_offset, nbytes, "DeviceToDevice", queue)
         if streams is not None and current is not None:
             streams.used(current, (target, source))
+
+    def copy_peer(
+        self, target: Handle, target_offset: int, other: Backend, source: Handle, source_offset: int, nbytes: int
+    ) -> bool:
+        if not isinstance(other, CuPy):
+            return False
+        queue, theirs = self._stream_of(target), other._stream_of(source)
+        self.wait_event(queue, other.record_event(theirs))
+        to, of = target.ptr + target_offset, source.ptr + source_offset
+        with self.card:
+            self._runtime.memcpyPeerAsync(to, self._index, of, other._index, nbytes, queue.ptr)
+        other.wait_event(theirs, self.record_event(queue))  # the source may be freed or written then, not before
+        for chip, handle in ((self, target), (other, source)):
+            if chip.streams is not None:
+                chip.streams.used(chip.streams.current(), [handle])
+        return True
 
     def _copy(self, target: int, source: int, nbytes: int, kind: str, stream: Any) -> None:
         self._runtime.memcpyAsync(target, source, nbytes, getattr(self._runtime, f"memcpy{kind}"), stream.ptr)

@@ -36,6 +36,8 @@ HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 fail: set[str] = set()
 calls: list[tuple[Any, ...]] = []
 """What was launched: kernel, grid, block, arguments."""
+waits = [0]
+"""How often somebody waited for a stream."""
 compiled: list[str] = []
 """Every source that was compiled, in order."""
 
@@ -165,6 +167,7 @@ class Stream:
 
     def synchronize(self) -> None:
         _check("streamSynchronize")
+        waits[0] += 1
         _drain(self.queue())
 
     def wait_event(self, event: Event) -> None:
@@ -268,12 +271,24 @@ class PinnedMemoryPool:
         """Nothing is kept."""
 
 
+def _is_pinned(address: int) -> bool:
+    return any(start <= address < start + block.nbytes for start, block in list(_pinned.items()))
+
+
 def memcpyAsync(target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
     _check("memcpyAsync")
     assert nbytes > 0
-    late = kind != HOST_TO_DEVICE or source in _pinned  # of pageable memory the driver takes a copy before it returns
+    late = kind != HOST_TO_DEVICE or _is_pinned(source)  # of pageable memory the driver takes a copy before it returns
     data = source if late else ctypes.string_at(source, nbytes)
     _queue(stream).append(lambda: ctypes.memmove(target, data, nbytes) and None)
+
+
+def memcpyPeerAsync(target: int, card: int, source: int, other: int, nbytes: int, stream: int) -> None:
+    _check("memcpyPeerAsync")
+    assert card == getDevice() != other
+    assert nbytes > 0
+    calls.append(("memcpyPeerAsync", card, other, nbytes))
+    _queue(stream).append(lambda: ctypes.memmove(target, source, nbytes) and None)
 
 
 def memGetInfo() -> tuple[int, int]:
@@ -474,7 +489,8 @@ def install(cards: int = 1, hip: bool = False, driver: int = 13000, capability: 
 
 runtime = SimpleNamespace(
     is_hip=False, CUDARuntimeError=CUDARuntimeError, getDevice=getDevice, getDeviceCount=getDeviceCount,
-    getDeviceProperties=getDeviceProperties, memcpyAsync=memcpyAsync, memGetInfo=memGetInfo,
+    getDeviceProperties=getDeviceProperties, memcpyAsync=memcpyAsync,
+    memcpyPeerAsync=memcpyPeerAsync, memGetInfo=memGetInfo,
     deviceSynchronize=deviceSynchronize, runtimeGetVersion=runtimeGetVersion, driverGetVersion=driverGetVersion,
     memcpyHostToDevice=HOST_TO_DEVICE, memcpyDeviceToHost=DEVICE_TO_HOST, memcpyDeviceToDevice=DEVICE_TO_DEVICE,
 )  # fmt: skip

@@ -365,3 +365,70 @@ def test_the_contract_of_adapters_and_streams() -> None:
     done = run_python("-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "-k", chosen, timeout=400, **DOUBLE)
     assert done.returncode == 0, done.stdout[-4000:]
     assert int(done.stdout.splitlines()[-1].split()[0]) > 70
+
+
+PINNED = """
+import cupy, cupy_double, torch, torch_fl, gc
+torch_fl.devices()
+x = torch.arange(1 << 20, dtype=torch.float32).view(1024, 1024)
+pinned = x.t().pin_memory()
+assert pinned.is_pinned() and pinned[3:].is_pinned() and not x.is_pinned()
+assert pinned.stride() == x.t().stride() and torch.equal(pinned, x.t())
+made = torch.ones(300000, pin_memory=True, requires_grad=True)
+assert made.is_pinned() and made.is_leaf and made.requires_grad
+before = cupy_double.waits[0]
+y = pinned.to("npu", non_blocking=True)
+z = torch.empty(1024, 1024, device="npu").copy_(pinned.t(), non_blocking=True)
+assert cupy_double.waits[0] == before
+del pinned
+gc.collect()
+more, before = y + 1, cupy_double.waits[0]
+far = more.to("cpu", non_blocking=True)
+into = torch.zeros(1024, 1024, pin_memory=True)
+into.copy_(z, non_blocking=True)
+assert cupy_double.waits[0] == before
+assert far.is_pinned()
+torch.npu.synchronize()
+assert torch.equal(far, y.cpu() + 1) and torch.equal(into, z.cpu())
+gone = torch.full((1 << 19,), 7.0).pin_memory()
+there = gone.to("npu", non_blocking=True)
+del gone
+gc.collect()
+assert torch.equal(there.cpu(), torch.full((1 << 19,), 7.0))
+side = torch.npu.Stream()
+with torch.npu.stream(side):
+    w = torch.full((1 << 19,), 5.0).pin_memory().to("npu", non_blocking=True)
+    v = w * 2
+side.synchronize()
+assert torch.equal(v.cpu(), torch.full((1 << 19,), 10.0))
+loader = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=4, pin_memory=True)
+print([(b.is_pinned(), b.to("npu", non_blocking=True).tolist()) for b in loader])
+"""
+PEERS = """
+import cupy, cupy_double, torch, torch_fl
+torch_fl.set_fallback("error")
+for side in (False, True):
+    for x in (torch.randn(5, 7), torch.randn(5, 7).t(), torch.randn(6, 8)[::2, 1:], torch.randn(0, 3), torch.ones(())):
+        with torch.npu.stream(torch.npu.Stream("npu:0") if side else torch.npu.default_stream("npu:0")):
+            a = x.to("npu:0").requires_grad_()
+            b = (a * 2).to("npu:1")
+        torch.npu.synchronize(0)
+        (b * 3).sum().backward()
+        torch.testing.assert_close(b.detach().cpu(), x * 2)
+        torch.testing.assert_close(a.grad.cpu(), torch.full_like(x, 6))
+        c = torch.empty(x.shape, device="npu:1")
+        c.copy_(a.detach())
+        torch.testing.assert_close(c.cpu(), x)
+        assert x.to("npu:0").to("npu:1", torch.float64).dtype == torch.float64
+print(sum(c[0] == "memcpyPeerAsync" for c in cupy_double.calls) > 20)
+"""
+
+
+@pytest.mark.device
+def test_copies_of_pinned_memory_do_not_wait() -> None:
+    assert output_of(PINNED, **DOUBLE) == "[(True, [0.0, 1.0, 2.0, 3.0]), (True, [4.0, 5.0, 6.0, 7.0])]\n"
+
+
+@pytest.mark.device
+def test_two_cards_copy_without_the_host() -> None:
+    assert output_of(PEERS, **DOUBLE) == "True\n"

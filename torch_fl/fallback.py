@@ -15,7 +15,7 @@ import torch
 
 from .errors import FallbackError, describe_call, message
 from .infer import map_tensors
-from .runtime import settings
+from .runtime import host_memory, settings
 from .runtime.adapter import host_bytes
 from .runtime.devices import Buffer, Device
 from .schema import bind_all, params_of
@@ -145,8 +145,8 @@ def tensor_bytes(flat: torch.Tensor) -> memoryview:
     return host_bytes(flat.data_ptr(), flat.numel() * flat.element_size())
 
 
-def upload(tensor: torch.Tensor, device: Device, keep_holes: bool = False) -> Tensor:
-    """A plain CPU tensor on a device, strides kept where they are dense or `keep_holes`; blocking."""
+def upload(tensor: torch.Tensor, device: Device, keep_holes: bool = False, non_blocking: bool = False) -> Tensor:
+    """A plain CPU tensor on a device, strides kept where they are dense or `keep_holes`; waits unless it is pinned."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor._is_zerotensor():
         tensor = tensor.clone()
@@ -160,12 +160,24 @@ def upload(tensor: torch.Tensor, device: Device, keep_holes: bool = False) -> Te
     buffer = device.allocate(spec.extent * spec.itemsize)
     if buffer.nbytes:
         flat = tensor.as_strided((spec.extent,), (1,), tensor.storage_offset())
-        device.backend.copy_h2d(buffer.handle, 0, tensor_bytes(flat))
+        send(flat, buffer, 0, non_blocking)
     return wrap(buffer, spec)
 
 
-def download(tensor: Tensor) -> torch.Tensor:
-    """A device tensor as a plain CPU tensor with the same strides where they are dense, else row-major; blocking."""
+def send(flat: torch.Tensor, buffer: Buffer, byte_offset: int, non_blocking: bool) -> None:
+    """Copy a contiguous CPU tensor into a buffer; `non_blocking`: the host need not wait if it is in pinned memory."""
+    backend = buffer.device.backend
+    if non_blocking and host_memory.is_pinned(flat):
+        backend.send(buffer.handle, byte_offset, tensor_bytes(flat), flat)
+    else:
+        backend.copy_h2d(buffer.handle, byte_offset, tensor_bytes(flat))
+
+
+def download(tensor: Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """A device tensor as a plain CPU tensor with the same strides where they are dense, else row-major.
+
+    `non_blocking`: in pinned memory, where the chip has it, which is written only when the chip has got there.
+    """
     spec, buffer = tensor._spec, tensor._buffer
     if not spec.is_dense:
         from .ops.copy import contiguous
@@ -173,7 +185,12 @@ def download(tensor: Tensor) -> torch.Tensor:
         tensor = contiguous(tensor)
         if not tensor._spec.is_dense:
             return _Crossing().to_cpu(tensor).clone()
-        return download(tensor)
+        return download(tensor, non_blocking)
+    pinned = host_memory.empty(spec.extent * spec.itemsize, buffer.device.backend) if non_blocking else None
+    if pinned is not None:
+        start = tensor._offset * spec.itemsize
+        buffer.device.backend.fetch(tensor_bytes(pinned), buffer.handle, start, pinned)
+        return pinned.view(spec.dtype).as_strided(spec.shape, spec.strides)
     flat = torch.empty(spec.extent, dtype=spec.dtype, device=_CPU)
     if spec.extent:
         buffer.device.backend.copy_d2h(tensor_bytes(flat), buffer.handle, tensor._offset * spec.itemsize)

@@ -1,6 +1,6 @@
-"""Pinned host memory as scripts for CUDA use it: `pin_memory` gives a copy in ordinary memory that says it is pinned.
+"""Pinned host memory as scripts for CUDA use it: what `pin_memory` gives says that it is pinned, in any memory.
 
-Copies to the device are as fast from any memory here, so nothing is lost. The mark lies on the storage.
+Where no chip pins, copies to the device are as fast from any memory, so nothing is lost. The mark lies on the storage.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..runtime import host_memory
 from ..tensor import Tensor
 from .patches import Patch
 
@@ -19,7 +20,9 @@ _MARK = "_torch_fl_pinned"
 
 def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
     """Whether the tensor's memory came from pin_memory."""
-    return not isinstance(self, Tensor) and bool(getattr(self.untyped_storage(), _MARK, False))
+    return not isinstance(self, Tensor) and (
+        host_memory.is_pinned(self) or bool(getattr(self.untyped_storage(), _MARK, False))
+    )
 
 
 def _marked(tensor: torch.Tensor) -> torch.Tensor:

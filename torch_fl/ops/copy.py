@@ -11,10 +11,11 @@ from ..builder import Builder
 from ..compat.streams import lane_of
 from ..decomposition import home
 from ..dispatch import call, op_of, planned
-from ..fallback import download, tensor_bytes, upload
+from ..fallback import download, send, tensor_bytes, upload
 from ..kernels.pointwise import emit_copy
 from ..refs import Ref
 from ..registry import handler, kernel
+from ..runtime import host_memory
 from ..runtime.devices import Device
 from ..schema import NotOurs
 from ..spec import Spec, contiguous_spec, spec_of
@@ -76,13 +77,25 @@ def contiguous(tensor: Tensor) -> Tensor:
     return copy
 
 
-def to_device(tensor: torch.Tensor, device: Device) -> Tensor:
+def to_device(tensor: torch.Tensor, device: Device, non_blocking: bool = False) -> Tensor:
     """`tensor` on `device` with its strides where they are dense; itself if it is there."""
     if not isinstance(tensor, Tensor):
-        return upload(tensor, device)
+        return upload(tensor, device, non_blocking=non_blocking)
     if tensor._spec.device is device:
         return tensor
-    return upload(download(tensor), device)
+    dense = tensor if tensor._spec.is_dense else contiguous(tensor)
+    spec = dense._spec
+    copy = empty_spec(spec_of(spec.shape, spec.strides, spec.dtype, device))
+    return copy if _from_peer(copy, dense) else upload(download(tensor), device)
+
+
+def _from_peer(target: Tensor, source: Tensor) -> bool:
+    """Copy between two chips that can, without the host; both dense and of one layout. Raises what `source` noted."""
+    (here, to), (there, of) = ((t._spec.device, t) for t in (target, source))
+    there.check()
+    size = to._spec.itemsize
+    places = to._buffer.handle, to._offset * size, there.backend, of._buffer.handle, of._offset * size
+    return not to._spec.extent or here.backend.copy_peer(*places, to._spec.extent * size)
 
 
 def _same_device(self: torch.Tensor, device: torch.device | None) -> bool:
@@ -104,7 +117,7 @@ def copy_kernel(b: Builder, self: Ref, src: Ref) -> None:
 
 @handler("aten::copy_")
 def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
-    """self[...] = src wherever the two are (or a number); the copy between chips and host is blocking."""
+    """self[...] = src wherever the two are (or a number); between chips and host blocking, but for pinned memory."""
     if not isinstance(src, torch.Tensor):
         return planned(_COPY, (self, src), {})  # type: ignore[no-any-return]
     if type(self) is Tensor and type(src) is Tensor and self._spec.device is src._spec.device:
@@ -113,12 +126,25 @@ def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Ten
         return planned(_COPY, (self, src), {})  # type: ignore[no-any-return]
     if type(self) is Tensor:
         if src.dim() and self._spec.is_contiguous and src.dtype == self._spec.dtype and src.shape == self.shape:
-            write(self, src)
+            write(self, src, non_blocking)
             return self
-        return planned(_COPY, (self, to_device(src, self._spec.device)), {})  # type: ignore[no-any-return]
+        return planned(_COPY, (self, to_device(src, self._spec.device, non_blocking)), {})  # type: ignore[no-any-return]
     if type(src) is not Tensor:
         raise NotOurs
+    if non_blocking and _fetch(self, src):
+        return self
     return self.copy_(download(src))
+
+
+def _fetch(target: torch.Tensor, source: Tensor) -> bool:
+    """Start a copy to pinned memory; False where the two are not alike, or the memory is not pinned."""
+    spec = source._spec
+    alike = target.dtype == spec.dtype and tuple(target.shape) == spec.shape and target.is_contiguous()
+    if not (alike and spec.is_contiguous and spec.numel and host_memory.is_pinned(target)):
+        return False
+    flat = target.detach().as_strided((spec.numel,), (1,))
+    source._spec.device.backend.fetch(tensor_bytes(flat), source._buffer.handle, source._offset * spec.itemsize, flat)
+    return True
 
 
 @handler("aten::_copy_from")
@@ -127,14 +153,15 @@ def copy_from(self: torch.Tensor, dst: torch.Tensor, non_blocking: bool = False)
     return copy_(dst, self, non_blocking)  # type: ignore[no-any-return]
 
 
-def write(target: Tensor, source: torch.Tensor) -> None:
+def write(target: Tensor, source: torch.Tensor, non_blocking: bool = False) -> None:
     """Copy a tensor from the host (or another chip) into a row-major tensor of the same shape and dtype."""
+    if type(source) is Tensor and _from_peer(target, contiguous(source)):
+        return
     cpu = download(source) if type(source) is Tensor else source
     dense = cpu.detach().resolve_conj().resolve_neg().contiguous()
     if dense.numel():
         flat = dense.as_strided((dense.numel(),), (1,))  # a view keeps the stride of a single element, even 0
-        start = target._offset * target._spec.itemsize
-        target._spec.device.backend.copy_h2d(target._buffer.handle, start, tensor_bytes(flat))
+        send(flat, target._buffer, target._offset * target._spec.itemsize, non_blocking)
 
 
 _COPY = op_of(_ATEN.copy_.default)
@@ -166,14 +193,17 @@ def to_copy(
         return planned(_TO_COPY, (self,), {"dtype": dtype, "memory_format": memory_format})  # type: ignore[no-any-return]
     if device is not None and names.is_ours(device):
         where = home(device)
+        if type(self) is Tensor and dtype in (None, self.dtype) and memory_format in (None, torch.preserve_format):
+            return to_device(self, where)
         plain = download(self) if type(self) is Tensor else self
         if dtype not in (None, plain.dtype) or memory_format not in (None, torch.preserve_format):
             plain = _ATEN._to_copy.default(plain, dtype=dtype, memory_format=memory_format)
-        return upload(plain, where)
+        return upload(plain, where, non_blocking=non_blocking)
     if type(self) is not Tensor:
         raise NotOurs
-    plain = download(self)
-    if dtype in (None, plain.dtype) and memory_format is None and device == _CPU:
+    at_once = dtype in (None, self.dtype) and memory_format is None and device == _CPU
+    plain = download(self, non_blocking and at_once)
+    if at_once:
         return plain
     return _ATEN._to_copy.default(plain, dtype=dtype, device=device, memory_format=memory_format)  # type: ignore[no-any-return]
 

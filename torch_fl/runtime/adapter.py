@@ -180,6 +180,24 @@ class Backend(ABC):
         self.copy_d2h(memoryview(data), source, source_offset)
         self.copy_h2d(target, target_offset, memoryview(data))
 
+    def pin(self, nbytes: int) -> Any | None:
+        """Host memory (a writable buffer) that `send` and `fetch` copy without the host; None: there is none."""
+        return None
+
+    def send(self, handle: Handle, byte_offset: int, source: memoryview, keep: Any) -> None:
+        """copy_h2d from pinned memory, which may return before the source is read; `keep` is held until then."""
+        self.copy_h2d(handle, byte_offset, source)
+
+    def fetch(self, target: memoryview, handle: Handle, byte_offset: int, keep: Any) -> None:
+        """copy_d2h to pinned memory, which may return before the target is written; `keep` is held until then."""
+        self.copy_d2h(target, handle, byte_offset)
+
+    def copy_peer(
+        self, target: Handle, target_offset: int, other: Backend, source: Handle, source_offset: int, nbytes: int
+    ) -> bool:
+        """Copy from another chip without the host, after what was launched on both; False: these two cannot."""
+        return False
+
     def synchronize(self) -> None:
         """Return when everything launched is done. Default: launches are synchronous, nothing to wait for."""
 
