@@ -109,13 +109,18 @@ def _tile_alone(b: Builder, p: Problem) -> list[tuple[str, Emit]]:
     return [("tile", _tile)]
 
 
+def need_numbers(*refs: Ref) -> None:
+    """Raise Unsupported for bool and complex, of which there are no products here."""
+    for ref in refs:
+        if ref.dtype == torch.bool or ref.dtype.is_complex:
+            raise unsupported_dtype(ref.dtype)
+
+
 class Problem:
     """One product: operands padded to [b0, b1, s, m, n], [b0, b1, s, m, k], [b0, b1, s, k, n]."""
 
     def __init__(self, b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, sum_batch: bool) -> None:
-        for dtype in (out.dtype, a.dtype, x.dtype):
-            if dtype == torch.bool or dtype.is_complex:
-                raise unsupported_dtype(dtype)
+        need_numbers(out, a, x)
         c = out if c is None else c.expand(out.shape)
         self.out, self.c = (_pad(r.unsqueeze(-3), 5) for r in (out, c))
         self.a: Ref = _pad(a if sum_batch else a.unsqueeze(-3), 5)

@@ -15,6 +15,7 @@ import torch
 from .. import whole
 from ..builder import Builder
 from ..errors import Unsupported, dtype_name
+from ..kernels.gemm import need_numbers
 from ..kernels.matmul import as_matrices, emit_gradient, emit_matmul, new_gradients
 from ..refs import Ref
 from ..registry import kernel
@@ -31,7 +32,7 @@ def check_dtypes(*operands: Ref) -> None:
 @kernel("aten::linear")
 def linear(b: Builder, input: Ref, weight: Ref, bias: Ref | None) -> None:
     """[..., k] @ [n, k].T + [n]. A bias of another shape, which torch lets broadcast, is taken apart."""
-    _refuse_complex(input)
+    need_numbers(input)
     check_dtypes(input, weight, *([] if bias is None else [bias]))
     if bias is not None and bias.shape != weight.shape[: weight.ndim - 1]:
         whole.odd_bias()
@@ -43,7 +44,7 @@ def linear(b: Builder, input: Ref, weight: Ref, bias: Ref | None) -> None:
 @kernel("aten::linear_backward", infer=False)
 def linear_backward(b: Builder, self: Ref, grad_output: Ref, weight: Ref, output_mask: Sequence[bool]) -> None:
     """Gradients of input, weight and bias."""
-    _refuse_complex(self)
+    need_numbers(self)
     bias = weight.as_strided(weight.shape[:1] if weight.ndim == 2 else (), (1,) if weight.ndim == 2 else ())
     grads = new_gradients(b, (self, weight, bias), output_mask)
     turned = weight if weight.ndim == 1 else weight.transpose(0, 1)
@@ -63,7 +64,7 @@ def _turned(ref: Ref | None) -> Ref | None:
 @kernel("aten::matmul")
 def matmul(b: Builder, self: Ref, other: Ref) -> None:
     """The product of vectors, matrices, or batches of them that broadcast."""
-    _refuse_complex(self)
+    need_numbers(self)
     check_dtypes(self, other)
     emit_matmul(b, *as_matrices(b.out(), self, other))
 
@@ -71,7 +72,7 @@ def matmul(b: Builder, self: Ref, other: Ref) -> None:
 @kernel("aten::matmul_backward", infer=False)
 def matmul_backward(b: Builder, grad: Ref, self: Ref, other: Ref, mask: Sequence[bool]) -> None:
     """Gradients of both operands."""
-    _refuse_complex(self)
+    need_numbers(self)
     _product_gradients(b, grad, self, other, new_gradients(b, (self, other), mask))
 
 
@@ -83,11 +84,6 @@ def _product_gradients(b: Builder, grad: Ref, a: Ref, x: Ref, into: Sequence[Ref
         emit_gradient(b, into_a.unsqueeze(0) if a.ndim == 1 else into_a, g, right.transpose(-1, -2))
     if into_x is not None:
         emit_gradient(b, into_x.unsqueeze(1) if x.ndim == 1 else into_x, left.transpose(-1, -2), g)
-
-
-def _refuse_complex(ref: Ref) -> None:
-    if ref.dtype.is_complex:
-        raise Unsupported("complex numbers")
 
 
 # -- the same of other ops, for derivatives of gradients and for what has no kernel ------------------------------------
