@@ -18,9 +18,11 @@ import torch_fl
 from torch_fl import cli, dispatch
 from torch_fl.bench.ops import forward
 from torch_fl.errors import RegistryError, Unsupported
+from torch_fl.refs import Ref
 from torch_fl.runtime import devices
 from torch_fl.tuning import problems, timing, ways, winners
 from torch_fl.tuning.timing import Outcome, fastest
+from torch_fl.tuning.trial import Scratch
 
 
 # -- who wins --------------------------------------------------------------------------------------------------------
@@ -263,6 +265,16 @@ def test_a_way_that_fails_never_reaches_the_caller(device: torch.device, measure
         winners.add(chip, key, {**entry, "way": "mine"})
     dispatch.forget_plans()
     assert_same(torch.mm, torch.randn(6, 5), torch.randn(5, 9), device=device)
+
+
+def test_scratch_reaches_as_far_as_the_callers_tensors(device: torch.device) -> None:
+    chip = devices.devices()[device.index]
+    flipped = Ref(3, (2, 3, 4), (20, -4, -1), torch.float32, 11)
+    empty = Ref(4, (0, 3), (3, 1), torch.int64, 5)
+    scratch = Scratch.of(chip, (flipped, 7, flipped, empty, None))
+    assert [r.offset for r in scratch.inputs] == [11, 0]
+    assert [x.nbytes >= n for x, n in zip(scratch.buffers, (4 * (20 + 8 + 3 + 1), 8))] == [True, True]
+    assert scratch.args == (scratch.inputs[0], 7, scratch.inputs[0], scratch.inputs[1], None)
 
 
 def test_a_broken_measurement_never_reaches_the_caller(

@@ -40,6 +40,9 @@ class Window:
     padding: Triple = (0, 0, 0)
     dilation: Triple = (1, 1, 1)
 
+    def __str__(self) -> str:
+        return " ".join(f"{k} " + "x".join(map(str, v)) for k, v in vars(self).items())
+
     @classmethod
     def of(
         cls, rank: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]

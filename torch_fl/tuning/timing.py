@@ -70,9 +70,10 @@ def _final(runs: Mapping[str, Run], default: str, best: str, times: Mapping[str,
     return Outcome(default, before, before)
 
 
-def _ratios(best: list[float], default: list[float]) -> tuple[float, float]:
-    """Median of the ratios of each round, and the ratio of the shortest times."""
-    return median(b / max(d, 1e-12) for b, d in zip(best, default)), min(best) / max(min(default), 1e-12)
+def _ratios(best: list[float], default: list[float]) -> tuple[float, ...]:
+    """Median of the ratios of each round, ratio of the medians, ratio of the shortest times."""
+    rounds = median(b / max(d, 1e-12) for b, d in zip(best, default))
+    return rounds, median(best) / max(median(default), 1e-12), min(best) / max(min(default), 1e-12)
 
 
 def _look(run: Run, clock: Callable[[], float]) -> float | None:

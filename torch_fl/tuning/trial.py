@@ -32,10 +32,10 @@ class Scratch:
     def of(device: Device, args: Sequence[Any]) -> Scratch:
         """Zeros of the same layouts; numbers that come at launch are 1. Raises Unsupported where memory is scarce."""
         refs = list(dict.fromkeys(a for a in args if isinstance(a, Ref)))
-        sizes = [max(1, r.extent) * r.dtype.itemsize for r in refs]
+        sizes = [_reach(r)[1] * r.dtype.itemsize for r in refs]
         if 2 * sum(sizes) > device.memory_info().free:
             raise Unsupported("too little memory to try ways")
-        inputs = tuple(Ref(k, r.shape, r.strides, r.dtype) for k, r in enumerate(refs))
+        inputs = tuple(Ref(k, r.shape, r.strides, r.dtype, _reach(r)[0]) for k, r in enumerate(refs))
         buffers = tuple(_zeros(device, n) for n in sizes)
         return Scratch(device, tuple(_stand_in(a, dict(zip(refs, inputs))) for a in args), inputs, buffers)
 
@@ -43,10 +43,16 @@ class Scratch:
         """The way's work, recorded once. Raises what recording raises."""
         from ..builder import Builder
 
-        specs = [contiguous_spec((max(1, r.extent),), r.dtype, self.device) for r in self.inputs]
+        specs = [contiguous_spec((_reach(r)[1],), r.dtype, self.device) for r in self.inputs]
         b = Builder(self.device, specs, Inferred((), lambda flat: None))
         way.emit(b, *self.args)
         return _replay(self.device, b.steps, [*self.buffers, *b.allocs])
+
+
+def _reach(ref: Ref) -> tuple[int, int]:
+    """Elements before the first one, which only flipped dimensions have, and elements in all."""
+    steps = [(n - 1) * s for n, s in zip(ref.shape, ref.strides) if n > 0]
+    return -sum(s for s in steps if s < 0), 1 + sum(map(abs, steps))
 
 
 def _replay(device: Device, steps: Sequence[Callable[..., None]], memory: Sequence[Buffer | int]) -> Run:

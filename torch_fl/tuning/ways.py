@@ -181,7 +181,7 @@ def _told(arg: Any) -> str:
         return f"{dtype_name(arg.dtype)}[{sizes}{steps}]"
     if isinstance(arg, Value):
         return arg.kind.__name__
-    return "-" if arg is None else str(arg).replace(" ", "")
+    return "-" if arg is None else str(arg)
 
 
 def switch(tune: bool) -> None:
