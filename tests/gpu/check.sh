@@ -29,7 +29,7 @@ part() { # name, limit in seconds, command
 pytest="python -m pytest -q -p no:cacheprovider"
 small=${SMALL:+--small}
 part devices 30 torch-fl devices --json
-part contract 50 $pytest tests/test_bringup.py tests/test_streams.py -k "not toy"
+part contract 50 $pytest tests/test_bringup.py tests/test_streams.py -k "not toy${SMALL:+ and not event_times}"
 part memory 25 $pytest tests/test_memory.py -k "not peak_of_training"
 part copies 20 python tests/gpu/copies.py $small --json "$folder/copies.json"
 part libraries 55 $pytest tests/test_linalg.py tests/test_fft.py tests/test_sort.py tests/test_scan.py
