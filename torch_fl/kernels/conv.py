@@ -19,6 +19,7 @@ from .frame import Frame, Phase
 from .gemm import emit_gemm
 from .reduce import SUM, emit_reduce
 from .window import Window, layout
+from .winograd import able, emit_winograd, pays
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -56,7 +57,9 @@ def _ways(b: Builder, y: Ref, x: Ref, w: Ref, window: Window) -> list[Way]:
         return [framed]
     product = [Way("product", _emit_product)] if groups == 1 and window == Window((1, 1, 1)) else []
     if channels > FEW_CHANNELS:
-        return [Way("blocks", emit_blocks), *product, framed]
+        blocks = [Way("blocks", emit_blocks), *product, framed]
+        tiled = [Way("winograd", emit_winograd)] if able(y, window) else []
+        return tiled + blocks if tiled and pays(y, w) else blocks + tiled
     if channels == inner == 1 and rows_at_once(x, y, window):
         return [Way("depthwise", emit_depthwise), framed]
     return [framed, *product]

@@ -19,7 +19,7 @@ from .window import Window
 if TYPE_CHECKING:
     from ..builder import Builder
 
-_SOURCE = register_source("conv_cpu.c")
+_SOURCE = register_source("conv_runs.h", "conv_cpu.c")
 _TILES, _PANEL, _SUMS, _MOST_TAPS = 8, 512, 32, 512
 """TILES, PANEL (in rows), SUMS and MOST of native/conv_cpu.c."""
 _DEEP, _ONCE = 192, 256
