@@ -168,6 +168,14 @@ def test_transposing_copies(sizes: tuple[int, int], device: torch.device) -> Non
     assert_same(run, torch.randn(3, *sizes) * 10, device=device)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.int64], ids=str)
+def test_transposing_copies_of_any_width(dtype: torch.dtype, device: torch.device) -> None:
+    x = (torch.randn(2, 49, 75) * 100).to(dtype)
+    assert_same(
+        lambda t: [t.mT.contiguous(), t[:, 1:, 2:].mT.contiguous(), t[:, :17].mT.contiguous()], x, device=device
+    )
+
+
 def test_more_dimensions_than_a_layout_holds(device: torch.device) -> None:
     x = torch.randn([2] * 11)
     y = torch.randn([2] * 11).permute(10, 8, 6, 4, 2, 0, 1, 3, 5, 7, 9)

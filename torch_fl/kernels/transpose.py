@@ -8,7 +8,9 @@ import torch
 
 from ..refs import MAX_RANK, Layout, Ref
 from .row_groups import GROUP
+from .source import read_native
 from .types import ctype
+from .vectors import register_source, registers
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -44,6 +46,10 @@ def emit_transpose(builder: Builder, target: Ref, source: Ref, compute: torch.dt
         defines |= {"GROUP": GROUP}
         builder.launch("transpose_groups.c", "transpose", tiles, [source, target, tiles, layout], defines)
         return True
+    text = read_native("transpose.c")
+    if source.dtype == target.dtype:
+        text = register_source("turn.h", "transpose.c")
+        defines |= {"ACC": ctype(source.dtype).store, "VL": min(16, registers(source.dtype)["VL"])}
     items, chunk = builder.split(tiles, 8)
-    builder.launch("transpose.c", "transpose", items, [source, target, tiles, chunk, layout], defines)
+    builder.launch(text, "transpose", items, [source, target, tiles, chunk, layout], defines)
     return True
