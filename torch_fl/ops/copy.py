@@ -201,7 +201,7 @@ def to_copy(
         return upload(plain, where, non_blocking=non_blocking)
     if type(self) is not Tensor:
         raise NotOurs
-    at_once = dtype in (None, self.dtype) and memory_format is None and device == _CPU
+    at_once = dtype in (None, self.dtype) and memory_format in (None, torch.preserve_format) and device == _CPU
     plain = download(self, non_blocking and at_once)
     if at_once:
         return plain
