@@ -13,6 +13,8 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import torch_fl
+
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -216,3 +218,28 @@ def test_batch_norm_of_numbers_that_are_not_finite(device: torch.device) -> None
     y, z = F.batch_norm(x, *want, training=True), F.batch_norm(x.to(device), *got, training=True)
     torch.testing.assert_close(z.cpu(), y, rtol=1e-4, atol=1e-5, equal_nan=True)
     torch.testing.assert_close([t.cpu() for t in got], want, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+def test_layer_norm_without_gradients_is_one_op(guard: Any, device: torch.device) -> None:
+    args = [torch.randn(s) for s in ((3, 5, 40), (40,), (40,))]
+    want = F.layer_norm(args[0], (40,), *args[1:])
+    x, w, b = (t.to(device).requires_grad_() for t in args)
+    with guard(), torch_fl.trace() as t:
+        got = F.layer_norm(x, (40,), w, b)
+    assert [r.op for r in t] == ["aten::layer_norm"]
+    torch.testing.assert_close(got.cpu(), want)
+    with guard(), pytest.raises(RuntimeError, match=r"Expected weight to be of same shape as normalized_shape"):
+        F.layer_norm(x, (40,), w[1:], b)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode
+def test_layer_norm_without_gradients_has_forward_derivatives(device: torch.device) -> None:
+    x, t, w = torch.randn(3, 40), torch.randn(3, 40), torch.randn(40)
+
+    def tangent(x: torch.Tensor, t: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.func.jvp(lambda v: F.layer_norm(v, (40,), w), (x,), (t,))[1]
+
+    with torch.no_grad():
+        got = tangent(*(v.to(device) for v in (x, t, w)))
+        torch.testing.assert_close(got.cpu(), tangent(x, t, w))

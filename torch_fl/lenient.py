@@ -234,6 +234,7 @@ _ROWS: Mapping[str, Row] = {
     "native_group_norm": _group_norm,
     "lu_unpack": lambda bound: bool(bound["LU_pivots"].dtype != torch.int32),
     "native_layer_norm": _unlike("input", "weight", "bias"),
+    "layer_norm": _unlike("input", "weight", "bias"),
     "soft_margin_loss": _sized_unlike("self", "target"),
     "multi_margin_loss": _unlike("self", "weight"),
     "smooth_l1_loss": lambda bound: bound["beta"] < 0,

@@ -58,7 +58,7 @@ def _directly(func: Any, composed: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(a: Any, b: Any, c: Any, mask: Any) -> Any:
         differentiable = _wants_grad() and (a.requires_grad or b.requires_grad or c.requires_grad)
         ours = type(a) is type(b) is type(c) is Tensor
-        if differentiable or not ours or _levels or _modes() or (_odd and _bias_shape() not in (None, c.shape[:-1])):
+        if differentiable or not ours or looked_at() or (_odd and _bias_shape() not in (None, c.shape[:-1])):
             return composed(a, b, c, mask)
         return boxed(func, a, b, c, mask)
 
@@ -96,6 +96,11 @@ _complex: list[bool] = []
 _apart: list[Any] = []
 """The library of kernels that take the ops apart, while there is a reason for them."""
 _lock = threading.Lock()
+
+
+def looked_at() -> bool:
+    """Whether forward-mode derivatives or a mode may need the pieces that an op is composed of."""
+    return bool(_levels) or _modes() > 0
 
 
 def _choose() -> None:

@@ -37,7 +37,7 @@ def _row_defines(b: Builder, x: Ref, stats: Ref, weight: Ref | None, bias: Ref |
     return defines
 
 
-def _normalize_rows(
+def normalize_rows(
     b: Builder,
     input: Ref,
     shape: Sequence[int],
@@ -47,6 +47,7 @@ def _normalize_rows(
     mean: Ref | None,
     rstd: Ref,
 ) -> None:
+    """out(0), mean (None: rows are not centred) and rstd, one number for each row."""
     rows, n = _rows(input, shape)
     x, out = b.contiguous(input), b.out(0)
     weight = b.contiguous(weight) if weight else None
@@ -73,13 +74,13 @@ def layer_norm(
     b: Builder, input: Ref, normalized_shape: list[int], weight: Ref | None, bias: Ref | None, eps: Value
 ) -> None:
     """(y, mean, rstd) over the trailing `normalized_shape`."""
-    _normalize_rows(b, input, normalized_shape, weight, bias, eps, b.out(1), b.out(2))
+    normalize_rows(b, input, normalized_shape, weight, bias, eps, b.out(1), b.out(2))
 
 
 @kernel("aten::_fused_rms_norm")
 def rms_norm(b: Builder, input: Ref, normalized_shape: list[int], weight: Ref | None, eps: Value | None) -> None:
     """(y, rstd): x / sqrt(mean(x^2) + eps) * weight; eps defaults to the epsilon of the compute dtype."""
-    _normalize_rows(
+    normalize_rows(
         b, input, normalized_shape, weight, None, eps or torch.finfo(compute_dtype(input.dtype)).eps, None, b.out(1)
     )
 

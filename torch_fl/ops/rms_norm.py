@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from ..compat.untraced import untraced
 from ..dispatch import boxed, op_of, planned
 from ..registry import handler
 from ..tensor import Tensor
+from ..whole import looked_at
 
 _ATEN = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -65,7 +65,7 @@ def _fits(input: Any, shape: list[int], weight: Any) -> bool:
 
 def _composed_for(input: Any, shape: list[int], weight: Any) -> bool:
     """Whether the composition serves the call."""
-    return not _fits(input, shape, weight) or torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
+    return not _fits(input, shape, weight) or looked_at()
 
 
 def rms_norm(
