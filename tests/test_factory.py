@@ -168,3 +168,11 @@ def test_likes_are_one_op_where_the_tensor_is(device: torch.device, make: Any) -
     torch.testing.assert_close(found.cpu(), make(x.cpu()))
     assert make(x, device="cpu").device.type == "cpu"
     assert make(x, dtype=torch.int64, memory_format=torch.contiguous_format).stride() == (12, 4, 1)
+
+
+@pytest.mark.parametrize(
+    "make", [torch.empty, torch.zeros, torch.rand, lambda s, device: torch.ones(1, device=device).new_empty(s)]
+)
+def test_a_negative_size_is_refused_beside_a_size_of_zero(make: Any, device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match=r"negative"):
+        make((0, -2), device=device)
