@@ -6,20 +6,22 @@ Only chips that are open are asked: a program that never uses them keeps plain m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 
-from .adapter import Backend
-from .devices import opened
+if TYPE_CHECKING:
+    from .adapter import Backend
 
 _pinned: WeakValueDictionary[int, np.ndarray[Any, Any]] = WeakValueDictionary()
 
 
 def empty(nbytes: int, backend: Backend | None = None) -> torch.Tensor | None:
     """A uint8 CPU tensor [nbytes] in memory that `backend` (None: any open chip) pinned; None where none does."""
+    from .devices import opened  # `import torch` loads this module, and is to load little
+
     for chip in [d.backend for d in opened()] if backend is None else [backend]:
         block = chip.pin(nbytes) if nbytes else None
         if block is not None:
