@@ -323,6 +323,7 @@ def every_way(monkeypatch: pytest.MonkeyPatch, check: Callable[[], None]) -> set
             more += [w.name for w in every[at : at + 1]]
             return every[at] if at < len(every) else None
 
+        monkeypatch.setattr(ways, "_may_choose", lambda device: True)
         monkeypatch.setattr(ways, "_measured", choose)
         monkeypatch.setattr(ways, "_done", done)
         dispatch.forget_plans()

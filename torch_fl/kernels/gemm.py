@@ -5,7 +5,7 @@ Transposes, broadcasts and views cost nothing here: every kernel takes the strid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,15 +57,15 @@ def emit_gemm(
     emit_best(b, "product", (out, a, x, c, alpha, beta, sum_batch), _ways(b, out, a, x, c, sum_batch))
 
 
-def _ways(b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, sum_batch: bool) -> list[Way]:
+def _ways(b: Builder, out: Ref, a: Ref, x: Ref, c: Ref | None, sum_batch: bool) -> Iterator[Way]:
     """The vendor's library where it can, then our kernels, first as rules say and then with the sides exchanged."""
-    own: list[Way] = []
+    if not sum_batch and type(b.device.backend).product is not Backend.product:
+        yield Way("library", _emit_library)
     turned = _turns(out)
     for turn in (turned, not turned):
         problem = Problem(b, *_turned(turn, out, a, x, c), sum_batch)
-        own += [_way(name, turn, way) for name, way in _route(b)(b, problem)]
-    library = [] if sum_batch or type(b.device.backend).product is Backend.product else [Way("library", _emit_library)]
-    return [*library, *own]
+        for name, way in _route(b)(b, problem):
+            yield _way(name, turn, way)
 
 
 def _way(name: str, turn: bool, emit: Emit) -> Way:

@@ -8,7 +8,7 @@ and ways inside a way that is being tried, take what is known.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,25 +83,35 @@ def candidate(kind: str, *, name: str, backend: str) -> Callable[[Emit], Emit]:
     return register
 
 
-def emit_best(b: Builder, kind: str, args: Sequence[Any], ways: Sequence[Way]) -> None:
+def emit_best(b: Builder, kind: str, args: Sequence[Any], ways: Iterable[Way]) -> None:
     """Record one of `ways` (the first is what rules say), or one that the chip's adapter offers.
 
     `args`: Refs, Values, numbers and plain objects; everything that the ways read. Ways that raise Unsupported are
-    passed over; where all do, the last one's is raised.
+    passed over; where all do, the last one's is raised. Where nothing was measured, no more of `ways` are made than are
+    tried.
     """
-    offered = [w for who in {b.device.backend.name, b.device.backend.family} for w in _offered.get((kind, who), ())]
-    every = [*ways, *offered]
-    best = _measured(b.device, kind, args, every) if len(every) > 1 else None
-    if best is not None and best is not ways[0] and _done(b, best, args):
-        return
-    for way in ways[:-1]:
+    if _may_choose(b.device):
+        ways = list(ways)
+        offered = [w for who in {b.device.backend.name, b.device.backend.family} for w in _offered.get((kind, who), ())]
+        every = [*ways, *offered]
+        best = _measured(b.device, kind, args, every) if len(every) > 1 else None
+        if best is not None and best is not ways[0] and _done(b, best, args):
+            return
+    refused = Unsupported(f"there is no way for a {kind}")
+    for way in ways:
         mark = b.mark()
         try:
             way.emit(b, *args)
             return
-        except Unsupported:
+        except Unsupported as error:
             b.take_back(mark)
-    ways[-1].emit(b, *args)
+            refused = error
+    raise refused
+
+
+def _may_choose(device: Device) -> bool:
+    """Whether anything but the rules may decide."""
+    return state.kept and (state.budget is not None or winners.any_for(device))
 
 
 def _done(b: Builder, way: Way, args: Sequence[Any]) -> bool:
@@ -117,8 +127,6 @@ def _done(b: Builder, way: Way, args: Sequence[Any]) -> bool:
 
 def _measured(device: Device, kind: str, args: Sequence[Any], ways: Sequence[Way]) -> Way | None:
     """The kept winner, after measuring where that is wanted; None: none is known."""
-    if not state.kept:
-        return None
     key = key_of(kind, args)
     by_name = {way.name: way for way in ways}
     entry = winners.find(device, key)

@@ -7,6 +7,7 @@ one. What cannot be read is taken for empty: the file is a cache, and nothing ma
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -47,10 +48,16 @@ def identity(device: Device) -> dict[str, Any]:
 
 def path_of(device: Device) -> Path:
     """The file of a kind of chip."""
-    told = identity(device)
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{told['backend']}-{told['device']}")[:60]
-    return folder() / f"{name}-{digest}.json"
+    return folder() / _file_name(tuple(identity(device).items()))
+
+
+@functools.lru_cache(maxsize=16)
+def _file_name(told: tuple[tuple[str, Any], ...]) -> str:
+    """Asked at every plan that has a choice."""
+    about = dict(told)
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{about['backend']}-{about['device']}")[:60]
+    return f"{name}-{digest}.json"
 
 
 def read(path: Path) -> dict[str, Entry]:
@@ -119,6 +126,12 @@ def find(device: Device, key: str) -> Entry | None:
     """What is kept for a problem; the file is read once a process."""
     with _lock:
         return _known(path_of(device)).get(key)
+
+
+def any_for(device: Device) -> bool:
+    """Whether a winner of any problem is kept for a chip."""
+    with _lock:
+        return bool(_known(path_of(device)))
 
 
 def reread() -> None:
