@@ -56,9 +56,9 @@ def _directly(func: Any, composed: Callable[..., Any]) -> Callable[..., Any]:
     """The op's kernel at the autograd key."""
 
     def kernel(a: Any, b: Any, c: Any, mask: Any) -> Any:
-        differentiable = _wants_grad() and (a.requires_grad or b.requires_grad or c.requires_grad)
+        wanted = _wants_grad() and (a.requires_grad or b.requires_grad or c.requires_grad)
         ours = type(a) is type(b) is type(c) is Tensor
-        if differentiable or not ours or looked_at() or (_odd and _bias_shape() not in (None, c.shape[:-1])):
+        if wanted or not ours or looked_at() or (_odd and _bias_shape() not in (None, c.shape[:-1])):
             return composed(a, b, c, mask)
         return boxed(func, a, b, c, mask)
 
@@ -96,6 +96,11 @@ _complex: list[bool] = []
 _apart: list[Any] = []
 """The library of kernels that take the ops apart, while there is a reason for them."""
 _lock = threading.Lock()
+
+
+def differentiable(*tensors: torch.Tensor | None) -> bool:
+    """Whether autograd will want the gradient of a call with these tensors."""
+    return _wants_grad() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def looked_at() -> bool:

@@ -45,7 +45,7 @@ def empty_memory_format(
     _check_layout(layout)
     dtype = dtype or torch.get_default_dtype()
     where = home(device)
-    if any(n < 0 for n in size):
+    if min(size, default=0) < 0:
         torch.empty(size, dtype=dtype)  # raises; beside a size of 0 nothing else would
     if memory_format in (None, torch.contiguous_format):
         return empty(tuple(size), dtype, where)

@@ -17,7 +17,7 @@ from ..kernels.norm import compute_dtype
 from ..refs import Ref, Value
 from ..registry import kernel
 from ..tensor import Tensor
-from ..whole import looked_at
+from ..whole import differentiable, looked_at
 from .norm import normalize_rows
 
 _FUNC = torch.ops.aten.layer_norm.default
@@ -40,10 +40,6 @@ def layer_norm(
     normalize_rows(b, input, normalized_shape, weight, bias, eps, mean, rstd)
 
 
-def _differentiable(*tensors: Any) -> bool:
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-
-
 def _kept_whole(
     input: torch.Tensor,
     normalized_shape: list[int],
@@ -53,7 +49,7 @@ def _kept_whole(
     cudnn_enable: bool = True,
 ) -> torch.Tensor:
     ours = all(t is None or type(t) is Tensor for t in (input, weight, bias))
-    if not ours or looked_at() or _differentiable(input, weight, bias):
+    if not ours or looked_at() or differentiable(input, weight, bias):
         return _FUNC._op_dk(_COMPOSITE, input, normalized_shape, weight, bias, eps, cudnn_enable)  # type: ignore[no-any-return]
     return boxed(_FUNC, input, normalized_shape, weight, bias, eps, cudnn_enable)  # type: ignore[no-any-return]
 

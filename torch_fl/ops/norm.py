@@ -30,8 +30,7 @@ def _row_defines(b: Builder, x: Ref, stats: Ref, weight: Ref | None, bias: Ref |
     acc = compute_dtype(x.dtype)
     w = weight or bias or x
     defines = b.types(T=x.dtype, M=stats.dtype, WT=w.dtype, ACC_=acc)
-    defines |= {"ACC": ctype(acc).compute, "CENTER": int(center)}
-    defines |= {"HAS_W": int(weight is not None)}
+    defines |= {"ACC": ctype(acc).compute, "CENTER": int(center), "HAS_W": int(weight is not None)}
     defines["WEIGHT(v)"] = "(v)" if weight else "1"
     defines["BIAS(v)"] = "(v)" if bias else "0"
     return defines

@@ -15,7 +15,7 @@ from ..compat.untraced import untraced
 from ..dispatch import boxed, op_of, planned
 from ..registry import handler
 from ..tensor import Tensor
-from ..whole import looked_at
+from ..whole import differentiable, looked_at
 
 _ATEN = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -78,7 +78,7 @@ def rms_norm(
     shape = list(normalized_shape)
     if _composed_for(input, shape, weight):
         return _compose(input, shape, weight, eps)
-    if torch.is_grad_enabled() and (input.requires_grad or (weight is not None and weight.requires_grad)):
+    if differentiable(input, weight):
         return _RmsNorm.apply(input, shape, weight, eps)  # type: ignore[no-untyped-call, no-any-return]
     return boxed(_FORWARD, input, shape, weight, eps)[0]  # type: ignore[no-any-return]
 
