@@ -2,7 +2,7 @@
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(n, blocks) __attribute__((amdgpu_flat_work_group_size(1, n)))
+#define __launch_bounds__(n, waves) __attribute__((amdgpu_flat_work_group_size(1, n), amdgpu_waves_per_eu(waves)))
 #define __syncthreads() (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), __builtin_amdgcn_s_barrier())
 #define blockIdx (Three{__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(), 0})
 #define threadIdx (Three{__builtin_amdgcn_workitem_id_x(), 0, 0})

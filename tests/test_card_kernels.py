@@ -54,7 +54,7 @@ def test_two_groups_fit_a_multiprocessor(sources: list[str], architecture: str, 
 @pytest.mark.skipif(hip.COMPILER is None, reason=hip.MISSING)
 @pytest.mark.parametrize(("architecture", "registers", "step"), [("gfx1100", 192, 2), ("gfx90a", 256, 3)])
 def test_nothing_spills_on_amd(sources: list[str], architecture: str, registers: int, step: int) -> None:
-    """With this many registers a SIMD unit holds eight waves of 32 on RDNA 3, two of 64 on CDNA 2."""
+    """Two groups of a kernel fit a SIMD unit's registers, and more waves than that on RDNA 3."""
     with ThreadPoolExecutor(2) as pool:
         found = [u for each in pool.map(lambda s: hip.usage(s, architecture), sources[::step]) for u in each.items()]
     assert len(found) >= len(sources[::step])
