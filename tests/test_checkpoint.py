@@ -237,6 +237,25 @@ class TestStorage:
         moved = torch.arange(3).untyped_storage().to(device=device)
         assert torch.empty(0, dtype=torch.int64, device=device).set_(moved).tolist() == [0, 1, 2]
 
+    def test_memory_given_back_and_taken_again(self, device: torch.device) -> None:
+        """As sharded training does with parameters: the tensors stay, the memory comes and goes."""
+        x = torch.arange(1 << 18, device=device)
+        view, storage, before = x[2:5], x.untyped_storage(), torch.npu.memory_allocated(device)
+        assert storage.resize_(0).nbytes() == 0
+        assert before - torch.npu.memory_allocated(device) == 8 << 18
+        for use in (lambda: view + 1, x.sum, x.cpu, lambda: x.fill_(1), lambda: view.copy_(torch.ones(3))):
+            with pytest.raises(torch_fl.Error):
+                use()
+        storage.resize_(8 << 18)
+        x.fill_(3)
+        assert (view.tolist(), x.untyped_storage() is storage, x.data_ptr() == storage.data_ptr()) == (
+            [3] * 3,
+            True,
+            True,
+        )
+        storage.resize_(16 << 18)
+        assert (view.tolist(), storage.nbytes()) == ([3] * 3, 16 << 18)
+
     def test_errors_are_exceptions(self, device: torch.device) -> None:
         x = torch.arange(4, device=device)
         storage = x.untyped_storage()
@@ -244,7 +263,7 @@ class TestStorage:
             torch.empty(0, dtype=torch.int64, device=device).set_(storage, 1, (4,), (1,))
         with pytest.raises(RuntimeError, match="devices must match"):
             torch.empty(0, device=device).set_(torch.ones(3).untyped_storage())
-        with pytest.raises(RuntimeError, match="cannot be resized"):
-            storage.resize_(64)
+        with pytest.raises(RuntimeError, match="cannot be cut from 32 bytes to 8"):
+            storage.resize_(8)
         with pytest.raises(RuntimeError, match="size does not match"):
             storage.copy_(torch.UntypedStorage(3))

@@ -44,3 +44,16 @@ def test_numbers_that_an_in_place_kernel_wants_are_in_its_key(
     monkeypatch.setitem(registry.registered(), func, {"another": entry})
     after = dispatch.Op(func)
     assert after.bind((x, 1.0), {})[0] != after.bind((x, 2.0), {})[0]
+
+
+def test_a_library_brings_the_kernel_of_its_op(device: torch.device) -> None:
+    library = torch.library.Library("of_a_library", "FRAGMENT")
+    library.define("put(Tensor x, Tensor into) -> ()")  # a schema that does not say what is written
+
+    def put(x: torch.Tensor, into: torch.Tensor) -> None:
+        into.copy_(x + 1)
+
+    library.impl("put", put, "PrivateUse1")
+    into = torch.zeros(2, device=device)
+    torch.ops.of_a_library.put(torch.ones(2, device=device), into)
+    assert into.tolist() == [2, 2]

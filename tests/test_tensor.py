@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def other_device(device: torch.device) -> torch.device:
@@ -158,3 +159,16 @@ def test_sparse_and_quantized_results_are_cpu_tensors(device: torch.device) -> N
         quantized = torch.quantize_per_tensor(x, 0.5, 0, torch.quint8)
     assert x.to_sparse().device.type == quantized.device.type == "cpu"
     assert quantized.dequantize().tolist() == x.to_sparse().to_dense().tolist() == x.tolist()
+
+
+def test_fake_tensors_say_that_they_are_here(device: torch.device) -> None:
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(torch.ones(2, 3, device=device))
+        assert (fake.detach() @ fake.t()).device.type == torch.empty(2, device=device).device.type == "npu"
+
+
+def test_a_model_is_exported(device: torch.device) -> None:
+    model, x = torch.nn.Linear(3, 2).to(device), torch.ones(4, 3, device=device)
+    exported = torch.export.export(model, (x,)).module()
+    torch.testing.assert_close(exported(2 * x), model(2 * x))
+    assert exported(x).device == device

@@ -20,6 +20,7 @@ class Buffer:
     nbytes: int
     shelf: list[Any]
     def __init__(self, device: Any, handle: Any, nbytes: int, shelf: list[Any], counters: Counters) -> None: ...
+    def swap(self, other: Buffer) -> None: ...
 
 class Allocator:
     """runtime.buffers.Allocator."""

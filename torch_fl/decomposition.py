@@ -1,4 +1,4 @@
-"""Ops that run as other ops: torch's own composite kernels and decompositions; none is written here."""
+"""Ops that run as other ops: composite kernels and decompositions, torch's own and libraries'; none is written here."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def composed_by(func: Any, composition: Callable[..., Any]) -> None:
 
 
 def find_decomposition(func: Any, functional: Any) -> Callable[[Any, Any], Any] | None:
-    """torch's own way to run `func` as other ops, or None."""
+    """torch's own way to run `func` as other ops, or that of a library that has one for the device type; or None."""
+    if func.namespace != "aten" and has_composite(func, "PrivateUse1"):
+        return lambda args, kwargs: func._op_dk(_DK.PrivateUse1, *args, **kwargs)
     for key, alias in (
         (_DK.CompositeImplicitAutograd, "CompositeImplicitAutograd"),
         (_DK.CompositeExplicitAutograd, "CompositeExplicitAutograd"),

@@ -98,7 +98,7 @@ def _register() -> None:
 
 EXPLICIT = (
     "empty.memory_format", "empty_strided", "copy_", "_to_copy", "_copy_from", "set_.source_Tensor", "resize_",
-    "as_strided", "detach", "alias", "_local_scalar_dense", "view", "lift_fresh",
+    "as_strided", "alias", "_local_scalar_dense", "view", "lift_fresh", "record_stream",
     # Factories that torch would compose of `empty(0)` and a resizing out= call.
     "arange", "arange.start", "arange.start_step", "linspace", "logspace", "eye", "eye.m",
     "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta",

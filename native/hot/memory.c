@@ -67,6 +67,19 @@ static void buffer_dealloc(PyObject* object) {
 // are tracked all the same, so that gc.get_objects() lists them.
 static int buffer_traverse(PyObject* object, visitproc visit, void* arg) { return 0; }
 
+#define EXCHANGE(T, a, b) do { T kept = (a); (a) = (b); (b) = kept; } while (0)
+
+static PyObject* buffer_swap(PyObject* object, PyObject* other) {
+  if (!Py_IS_TYPE(other, &BufferType)) return PyErr_SetString(PyExc_TypeError, "swap takes another Buffer"), NULL;
+  Buffer *a = (Buffer*)object, *b = (Buffer*)other;
+  EXCHANGE(PyObject*, a->handle, b->handle);
+  EXCHANGE(PyObject*, a->shelf, b->shelf);
+  EXCHANGE(long long, a->nbytes, b->nbytes);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef buffer_methods[] = {{"swap", buffer_swap, METH_O, NULL}, {NULL}};
+
 static PyMemberDef buffer_members[] = {
     {"device", T_OBJECT_EX, offsetof(Buffer, device), READONLY, NULL},
     {"handle", T_OBJECT_EX, offsetof(Buffer, handle), READONLY, NULL},
@@ -81,6 +94,7 @@ PyTypeObject BufferType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_weaklistoffset = offsetof(Buffer, weakrefs),
     .tp_members = buffer_members,
+    .tp_methods = buffer_methods,
     .tp_traverse = buffer_traverse,
     .tp_new = buffer_new,
     .tp_dealloc = buffer_dealloc,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import names
+from ..errors import Error, message
 
 if TYPE_CHECKING:
     from ..runtime.devices import Buffer
@@ -59,7 +60,7 @@ def untyped_storage(self: Tensor) -> DeviceStorage:
 
 
 class DeviceStorage(torch.UntypedStorage):
-    """The bytes of one buffer. Its size is fixed; pickled, it is a CPU storage with the same bytes."""
+    """The bytes of one buffer. Pickled, it is a CPU storage with the same bytes."""
 
     _buffer: Buffer
 
@@ -123,9 +124,20 @@ class DeviceStorage(torch.UntypedStorage):
         return self
 
     def resize_(self, size: int) -> DeviceStorage:
-        """Raises RuntimeError for another size: views of a buffer rely on it."""
-        if size != self.nbytes():
-            raise RuntimeError(f"the storage of a tensor on {self.device} cannot be resized")
+        """Give the memory back with 0, get memory with more; what was there stays. Tensors keep their shapes.
+
+        Raises RuntimeError for a smaller size other than 0: tensors rely on the bytes they have.
+        """
+        if size > self.nbytes() or not size:
+            _resize(self._buffer, size)
+        elif size < self.nbytes():
+            raise RuntimeError(
+                message(
+                    f"the storage of a tensor on {self.device} cannot be cut from {self.nbytes()} bytes to {size}",
+                    because="tensors over it may reach beyond",
+                    hint="resize_(0), which gives all of it back",
+                )
+            )
         return self
 
     def __getitem__(self, index: Any) -> Any:
@@ -165,6 +177,39 @@ class DeviceStorage(torch.UntypedStorage):
         return f"[{type(self).__name__}(device={self.device}) of size {self.nbytes()}]"
 
     __str__ = __repr__
+
+
+class _NoMemory:
+    """In the place of a handle: whoever uses it is told. Drivers ask handles for other things each."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Error(
+            message(
+                "a tensor has no memory",
+                because="its storage was resized to 0 bytes",
+                hint="untyped_storage().resize_(nbytes) before it is used again",
+            )
+        )
+
+
+def _resize(buffer: Buffer, size: int) -> None:
+    device, old = buffer.device, buffer.nbytes
+    if not size:
+        buffer.swap(type(buffer)(device, _NoMemory(), 0, [], device.memory.counters))
+        return
+    grown = device.allocate(size)
+    if old:
+        device.backend.copy_d2d(grown.handle, 0, buffer.handle, 0, old)
+    buffer.swap(grown)
+    _move_address(buffer)
+
+
+def _move_address(buffer: Buffer) -> None:
+    """A buffer that has grown gets a range of numbers of its size."""
+    at = _addresses.pop(buffer, None)
+    storage = _storages.pop(at, None) if at is not None else None
+    if storage is not None:
+        _storages[address_of(buffer)] = storage
 
 
 def _flat_of(storage: torch.UntypedStorage) -> torch.Tensor:

@@ -20,7 +20,7 @@ from ..refs import Ref, Value
 from ..registry import kernel
 
 
-def _per_channel(ref: Ref, ndim: int) -> Ref:
+def per_channel(ref: Ref, ndim: int) -> Ref:
     """(C,) as (C, 1, ...), which broadcasts over (N, C, ...)."""
     return ref.as_strided((ref.shape[0], *(1,) * (ndim - 2)), (ref.strides[0], *(0,) * (ndim - 2)))
 
@@ -49,7 +49,7 @@ def _batch_norm(
         if _in_columns(b, input, weight, bias, running, (momentum, eps)):
             return
         mean, rstd = _statistics(b, input, running, momentum, eps)
-    wide = [_per_channel(r, input.ndim) if r else None for r in (mean, rstd, weight, bias)]
+    wide = [per_channel(r, input.ndim) if r else None for r in (mean, rstd, weight, bias)]
     affine(b, input, b.out(0), *wide)  # type: ignore[arg-type]
 
 
@@ -192,14 +192,14 @@ def batch_norm_backward(
         b.copy(db, plain)
     if dx is None:
         return
-    tensors = {"g": grad_out, "rstd": _per_channel(rstd, ndim)}
-    tensors |= {"weight": _per_channel(weight, ndim)} if weight else {}
+    tensors = {"g": grad_out, "rstd": per_channel(rstd, ndim)}
+    tensors |= {"weight": per_channel(weight, ndim)} if weight else {}
     scale = "rstd * weight" if weight else "rstd"
     if not train:
         emit(b, {"dx": (dx, f"g * {scale}")}, tensors, {}, acc)
         return
-    tensors |= {"x": input, "mean": _per_channel(mean, ndim)}
-    tensors |= {"plain": _per_channel(plain, ndim), "along": _per_channel(along, ndim)}
+    tensors |= {"x": input, "mean": per_channel(mean, ndim)}
+    tensors |= {"plain": per_channel(plain, ndim), "along": per_channel(along, ndim)}
     share = 1 / max(1, input.numel // max(1, channels[0]))
     text = f"{scale} * (g - plain * share - (x - mean) * (rstd * rstd * along * share))"
     emit(b, {"dx": (dx, text)}, tensors, {"share": share}, acc)

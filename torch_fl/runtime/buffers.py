@@ -53,6 +53,13 @@ class Buffer:
             return
         self.shelf.append(self.handle)
 
+    def swap(self, other: Buffer) -> None:
+        """Exchange the memory of two buffers of one device: every view of either has the other's then."""
+        for name in ("handle", "nbytes", "shelf"):
+            mine, its = getattr(self, name), getattr(other, name)
+            setattr(self, name, its)
+            setattr(other, name, mine)
+
 
 class Allocator:
     """allocate(nbytes) -> Buffer: from the shelf of that size, else, and always while `watched`, by `slow`."""
