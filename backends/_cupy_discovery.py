@@ -80,6 +80,12 @@ def _too_old(p: Properties, least: int) -> str:
     )
 
 
+def _architecture(told: dict[str, Any]) -> str:
+    """AMD's name of the instruction set, without its features ("gfx90a:sramecc+:xnack-"); CUDA tells none."""
+    name = told.get("gcnArchName", "")
+    return str(name.decode() if isinstance(name, bytes) else name).partition(":")[0]
+
+
 def _properties(runtime: Any, index: int, vendor: str, platform: str) -> Properties:
     told = runtime.getDeviceProperties(index)
     domain, bus, slot = (int(told[f"pci{part}ID"]) for part in ("Domain", "Bus", "Device"))
@@ -98,6 +104,7 @@ def _properties(runtime: Any, index: int, vendor: str, platform: str) -> Propert
         host_memory=bool(told.get("integrated")),
         fingerprint=f"pci:{domain}:{bus}:{slot}",  # as backends/_opencl_discovery.py makes it
         capability=(int(told["major"]), int(told["minor"])),
+        architecture=_architecture(told),
         pci_domain_id=domain,
         pci_bus_id=bus,
         pci_device_id=slot,

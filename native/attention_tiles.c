@@ -2,7 +2,6 @@
 // product is one of tiles (native/tiles.h): scores from chunks of TK dimensions of both sides, and sums over the others
 // from the scores, which lie in local memory as [other][row], and chunks of TK others.
 #define BLOCK 64
-#define TK 16
 #define STEP (BLOCK + PAD)
 #define WIDE (DIM + PAD)
 #define RD (DIM / 16)  // columns of a sum that a work-item has

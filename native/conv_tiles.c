@@ -4,9 +4,6 @@
 // xs: sizes (w, h, d, n, channels of a group) of the input and its strides. ys: the same of the output. ws: sizes (kw, kh,
 // kd, in, out, groups) of the weight and its strides. e: stride, padding and dilation (w, h, d). KW, KH, KD: the window.
 // GROUP1 is a part of the depth, GROUP2 the group of channels; parts of the result lie `part_stride` apart.
-#define TK 16
-#define RM (TM / 16)
-#define RN (TN / 16)
 #define TAPS (KW * KH * KD)
 FOUR(QuadT, T);
 // An output position, as its sample, its first input position, and what they add up to in the input.
@@ -40,11 +37,11 @@ FUNC Tap tap_of(const IDX k, const IDX depth, const Layout1 xs, const Layout3 e)
   t.at = c * xs.stride[0][4] + t.w * xs.stride[0][0] + t.h * xs.stride[0][1] + t.d * xs.stride[0][2];
   return t;
 }
-FUNC ACC input_at(const GLOBAL T* x, const Spot s, const Tap t, const Layout1 xs) {
+FUNC bool is_inside(const Spot s, const Tap t, const Layout1 xs) {
   const IDX w = s.w + t.w, h = s.h + t.h, d = s.d + t.d;
-  if (!s.is || !t.is || w < 0 || w >= xs.size[0] || h < 0 || h >= xs.size[1] || d < 0 || d >= xs.size[2]) return 0;
-  return T_load(x[s.at + t.at]);
+  return s.is && t.is && w >= 0 && w < xs.size[0] && h >= 0 && h < xs.size[1] && d >= 0 && d < xs.size[2];
 }
+#define INPUT_AT(LOAD, x, s, t) (is_inside(s, t, xs) ? LOAD((x)[(s).at + (t).at]) : 0)
 FUNC IDX weight_of(const IDX k, const Layout1 ws) {
   if (W_FLAT) return k;
   const IDX c = k / TAPS, r = k - c * TAPS;
@@ -52,26 +49,26 @@ FUNC IDX weight_of(const IDX k, const Layout1 ws) {
 }
 
 // y = w * x + bias: rows are output channels, columns are positions.
-#define NEXT_STEP(t)                                                                                                \
-  {                                                                                                                 \
-    UNROLL for (int p = 0; p < TM / 64; ++p) {                                                                      \
-      const IDX o = i0 + (LID + p * 256) / 4, k = (t) * TK + LID % 4 * 4, n = o < rows ? depth - k : 0;             \
-      if (W_FLAT) {                                                                                                 \
-        FETCH(next_w[p], QuadT, T_load, w_g + o * ws.stride[0][4] + k, 1, n, wide_w)                                \
-      } else {                                                                                                      \
-        UNROLL for (int c_ = 0; c_ < 4; ++c_)                                                                       \
-          next_w[p][c_] = c_ < n ? T_load(w_g[o * ws.stride[0][4] + weight_of(k + c_, ws)]) : 0;                    \
-      }                                                                                                             \
-    }                                                                                                               \
-    UNROLL for (int p = 0; p < TN / 64; ++p) {                                                                      \
-      const Tap tap = tap_of((t) * TK + (LID + p * 256) / (TN / 4), depth, xs, e);                                  \
-      UNROLL for (int c_ = 0; c_ < 4; ++c_) next_x[p][c_] = input_at(x_g, spot[c_], tap, xs);                       \
-    }                                                                                                               \
+#define NEXT_STEP(t)                                                                                          \
+  {                                                                                                           \
+    UNROLL for (int p = 0; p < FOURS(TM); ++p) {                                                              \
+      const IDX o = i0 + ACROSS_OF(p, 1, TM), k = (t) * TK + DEEP_OF(p, 1, TM), n = o < rows ? depth - k : 0; \
+      if (W_FLAT) {                                                                                           \
+        FETCH(next_w[p], QuadT, HELD_OF(T_load), w_g + o * ws.stride[0][4] + k, 1, n, wide_w)                 \
+      } else {                                                                                                \
+        UNROLL for (int c_ = 0; c_ < 4; ++c_)                                                                 \
+          next_w[p][c_] = c_ < n ? HELD_OF(T_load)(w_g[o * ws.stride[0][4] + weight_of(k + c_, ws)]) : 0;     \
+      }                                                                                                       \
+    }                                                                                                         \
+    UNROLL for (int p = 0; p < FOURS(TN); ++p) {                                                              \
+      const Tap tap = tap_of((t) * TK + DEEP_OF(p, 0, TN), depth, xs, e);                                     \
+      UNROLL for (int c_ = 0; c_ < 4; ++c_) next_x[p][c_] = INPUT_AT(HELD_OF(T_load), x_g, spot[c_], tap);    \
+    }                                                                                                         \
   }
 
 kernel conv_forward(in T x, in T w, in T bias, out U y, int has_bias, IDX part, long part_stride, Layout1 xs, Layout1 ys, Layout1 ws, Layout3 e) groups(GROUP) {
-  NUMBERS(left, TK * (TM + PAD));
-  NUMBERS(right, TK * (TN + PAD));
+  OPERAND(left, TM);
+  OPERAND(right, TN);
   const IDX rows = ws.size[4], depth = ws.size[3] * TAPS, steps = (depth + TK - 1) / TK;
   const IDX positions = ys.size[0] * ys.size[1] * ys.size[2] * ys.size[3], across = (positions + TN - 1) / TN;
   const IDX j0 = (IDX)(GROUP0 % across) * TN, i0 = (IDX)(GROUP0 / across) * TM, group = (IDX)GROUP2;
@@ -79,19 +76,18 @@ kernel conv_forward(in T x, in T w, in T bias, out U y, int has_bias, IDX part, 
   const GLOBAL T* w_g = w + group * ws.stride[0][5];
   const bool wide_w = WIDE_W && ALIGNED(w, 4 * sizeof(T));
   const IDX first = (IDX)GROUP1 * part, last = LOWER(first + part, steps);
-  ACC sum[RM][RN], next_w[TM / 64][4], next_x[TN / 64][4];
-  Spot spot[4];  // 256 is a multiple of TN / 4: every p has the same positions
-  UNROLL for (int c = 0; c < 4; ++c) spot[c] = spot_of(j0 + LID % (TN / 4) * 4 + c, positions, xs, ys, e);
+  ACC sum[RM][RN];
+  HELD next_w[FOURS(TM)][4], next_x[FOURS(TN)][4];
+  Spot spot[4];  // every p has the same positions: ACROSS_OF(p, 0, TN) does not depend on it
+  UNROLL for (int c = 0; c < 4; ++c) spot[c] = spot_of(j0 + ACROSS_OF(0, 0, TN) + c, positions, xs, ys, e);
   CLEAR(sum, RM, RN)
   if (first < last) NEXT_STEP(first)
   for (IDX t = first; t < last; ++t) {
-    UNROLL for (int p = 0; p < TM / 64; ++p) {
-      UNROLL for (int c = 0; c < 4; ++c) left[(LID % 4 * 4 + c) * (TM + PAD) + (LID + p * 256) / 4] = next_w[p][c];
-    }
-    UNROLL for (int p = 0; p < TN / 64; ++p) PUT(right + (LID + p * 256) / (TN / 4) * (TN + PAD) + LID % (TN / 4) * 4, next_x[p])
+    PUT_STEP(left, TM, next_w, 1)
+    PUT_STEP(right, TN, next_x, 0)
     BARRIER;
     if (t + 1 < last) NEXT_STEP(t + 1)
-    MULTIPLY(sum, RM, RN, left, TM + PAD, right, TN + PAD, TK)
+    MULTIPLY_STEP(sum, left, right)
     BARRIER;
   }
   GLOBAL U* to = y + (GROUP1 * part_stride + group * rows * ys.stride[0][4]);
@@ -109,47 +105,46 @@ kernel conv_forward(in T x, in T w, in T bias, out U y, int has_bias, IDX part, 
 
 // The gradient of the weight: rows are output channels, columns are channels and taps of the input, the depth is all
 // positions. `y` is the gradient of the output.
-#define NEXT_POSITIONS(t)                                                                                            \
-  {                                                                                                                  \
-    Spot spot[4];                                                                                                    \
-    IDX out_at[4];                                                                                                   \
-    UNROLL for (int c_ = 0; c_ < 4; ++c_) {                                                                          \
-      const IDX p_ = (t) * TK + LID % 4 * 4 + c_;                                                                    \
-      spot[c_] = spot_of(p_, positions, xs, ys, e);                                                                  \
-      out_at[c_] = output_of(p_, ys);                                                                                \
-    }                                                                                                                \
-    UNROLL for (int p = 0; p < TM / 64; ++p) {                                                                       \
-      const IDX o = i0 + (LID + p * 256) / 4;                                                                        \
-      UNROLL for (int c_ = 0; c_ < 4; ++c_)                                                                          \
-        next_y[p][c_] = o < rows && spot[c_].is ? T_load(y_g[o * ys.stride[0][4] + out_at[c_]]) : 0;                 \
-    }                                                                                                                \
-    UNROLL for (int p = 0; p < TN / 64; ++p) {                                                                       \
-      UNROLL for (int c_ = 0; c_ < 4; ++c_) next_x[p][c_] = input_at(x_g, spot[c_], tap[p], xs);                     \
-    }                                                                                                                \
+#define NEXT_POSITIONS(t)                                                                                     \
+  {                                                                                                           \
+    Spot spot[4];                                                                                             \
+    IDX out_at[4];                                                                                            \
+    UNROLL for (int c_ = 0; c_ < 4; ++c_) {                                                                   \
+      const IDX p_ = (t) * TK + DEEP_OF(0, 1, TM) + c_;                                                       \
+      spot[c_] = spot_of(p_, positions, xs, ys, e);                                                           \
+      out_at[c_] = output_of(p_, ys);                                                                         \
+    }                                                                                                         \
+    UNROLL for (int p = 0; p < FOURS(TM); ++p) {                                                              \
+      const IDX o = i0 + ACROSS_OF(p, 1, TM);                                                                 \
+      UNROLL for (int c_ = 0; c_ < 4; ++c_)                                                                   \
+        next_y[p][c_] = o < rows && spot[c_].is ? HELD_OF(T_load)(y_g[o * ys.stride[0][4] + out_at[c_]]) : 0; \
+    }                                                                                                         \
+    UNROLL for (int p = 0; p < FOURS(TN); ++p) {                                                              \
+      UNROLL for (int c_ = 0; c_ < 4; ++c_) next_x[p][c_] = INPUT_AT(HELD_OF(T_load), x_g, spot[c_], tap[p]); \
+    }                                                                                                         \
   }
 
 kernel conv_weight(in T x, in T y, out U w, IDX part, long part_stride, Layout1 xs, Layout1 ys, Layout1 ws, Layout3 e) groups(GROUP) {
-  NUMBERS(left, TK * (TM + PAD));
-  NUMBERS(right, TK * (TN + PAD));
+  OPERAND(left, TM);
+  OPERAND(right, TN);
   const IDX rows = ws.size[4], cols = ws.size[3] * TAPS, across = (cols + TN - 1) / TN;
   const IDX positions = ys.size[0] * ys.size[1] * ys.size[2] * ys.size[3], steps = (positions + TK - 1) / TK;
   const IDX j0 = (IDX)(GROUP0 % across) * TN, i0 = (IDX)(GROUP0 / across) * TM, group = (IDX)GROUP2;
   const GLOBAL T* x_g = x + group * ws.size[3] * xs.stride[0][4];
   const GLOBAL T* y_g = y + group * rows * ys.stride[0][4];
   const IDX first = (IDX)GROUP1 * part, last = LOWER(first + part, steps);
-  ACC sum[RM][RN], next_y[TM / 64][4], next_x[TN / 64][4];
-  Tap tap[TN / 64];
-  UNROLL for (int p = 0; p < TN / 64; ++p) tap[p] = tap_of(j0 + (LID + p * 256) / 4, cols, xs, e);
+  ACC sum[RM][RN];
+  HELD next_y[FOURS(TM)][4], next_x[FOURS(TN)][4];
+  Tap tap[FOURS(TN)];
+  UNROLL for (int p = 0; p < FOURS(TN); ++p) tap[p] = tap_of(j0 + ACROSS_OF(p, 1, TN), cols, xs, e);
   CLEAR(sum, RM, RN)
   if (first < last) NEXT_POSITIONS(first)
   for (IDX t = first; t < last; ++t) {
-    UNROLL for (int c = 0; c < 4; ++c) {
-      UNROLL for (int p = 0; p < TM / 64; ++p) left[(LID % 4 * 4 + c) * (TM + PAD) + (LID + p * 256) / 4] = next_y[p][c];
-      UNROLL for (int p = 0; p < TN / 64; ++p) right[(LID % 4 * 4 + c) * (TN + PAD) + (LID + p * 256) / 4] = next_x[p][c];
-    }
+    PUT_STEP(left, TM, next_y, 1)
+    PUT_STEP(right, TN, next_x, 1)
     BARRIER;
     if (t + 1 < last) NEXT_POSITIONS(t + 1)
-    MULTIPLY(sum, RM, RN, left, TM + PAD, right, TN + PAD, TK)
+    MULTIPLY_STEP(sum, left, right)
     BARRIER;
   }
   GLOBAL U* to = w + (GROUP1 * part_stride + group * ws.stride[0][5]);
@@ -172,7 +167,10 @@ kernel conv_few(in T x, in T w, in T bias, out T y, int has_bias, Layout1 xs, La
   const GLOBAL T* x_g = x + group * ws.size[3] * xs.stride[0][4];
   const GLOBAL T* w_o = w + (group * ws.stride[0][5] + o * ws.stride[0][4]);
   ACC sum = has_bias ? T_load(bias[GID1]) : 0;
-  for (IDX k = 0; k < depth; ++k) sum += T_load(w_o[weight_of(k, ws)]) * input_at(x_g, spot, tap_of(k, depth, xs, e), xs);
+  for (IDX k = 0; k < depth; ++k) {
+    const Tap tap = tap_of(k, depth, xs, e);
+    sum += T_load(w_o[weight_of(k, ws)]) * INPUT_AT(T_load, x_g, spot, tap);
+  }
   y[output_of((IDX)GID0, ys) + (IDX)GID1 * ys.stride[0][4]] = T_save(sum);
 }
 
@@ -185,8 +183,10 @@ kernel conv_few_weight(in T x, in T y, out T w, Layout1 xs, Layout1 ys, Layout1 
   const GLOBAL T* x_g = x + group * ws.size[3] * xs.stride[0][4];
   const GLOBAL T* y_o = y + (IDX)GROUP1 * ys.stride[0][4];
   ACC sum = 0;
-  for (IDX p = LID; p < positions; p += GROUP)
-    sum += T_load(y_o[output_of(p, ys)]) * input_at(x_g, spot_of(p, positions, xs, ys, e), tap, xs);
+  for (IDX p = LID; p < positions; p += GROUP) {
+    const Spot spot = spot_of(p, positions, xs, ys, e);
+    sum += T_load(y_o[output_of(p, ys)]) * INPUT_AT(T_load, x_g, spot, tap);
+  }
   ACROSS(sum, PLUS)
   if (LID == 0) w[group * ws.stride[0][5] + o * ws.stride[0][4] + weight_of(k, ws)] = T_save(sum);
 }

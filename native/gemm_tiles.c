@@ -9,59 +9,45 @@
 #define B1_ 3
 #define B0_ 4
 #define S_ 5
-#define TK 16
-#define RM (TM / 16)
-#define RN (TN / 16)
 FOUR(QuadA, T_a);
 FOUR(QuadX, T_x);
 FOUR(QuadO, T_o);
-// Fours of a tile: number p of this work-item is at `across` (a multiple of 4 where they are taken so) and `deep`.
-#define ACROSS_OF(p, along_k, width) ((along_k) ? (LID + (p) * 256) / 4 : (LID + (p) * 256) % ((width) / 4) * 4)
-#define DEEP_OF(p, along_k, width) ((along_k) ? (LID + (p) * 256) % 4 * 4 : (LID + (p) * 256) / ((width) / 4))
-#define LOAD_STEP(t)                                                                                                 \
-  {                                                                                                                  \
-    const IDX s_ = (t) / steps, k0_ = ((t) - s_ * steps) * TK;                                                       \
-    const GLOBAL T_a* a_s = a + a_at + s_ * g.stride[1][S_];                                                         \
-    const GLOBAL T_x* x_s = x + x_at + s_ * g.stride[2][S_];                                                         \
-    UNROLL for (int p = 0; p < TM / 64; ++p) {                                                                       \
-      const IDX i = i0 + ACROSS_OF(p, A_ALONG_K, TM), k = k0_ + DEEP_OF(p, A_ALONG_K, TM);                           \
-      const IDX n = A_ALONG_K ? (i < rows ? depth - k : 0) : (k < depth ? rows - i : 0);                             \
-      FETCH(next_a[p], QuadA, T_a_load, a_s + i * g.stride[1][M_] + k * g.stride[1][K_], g.stride[1][A_ALONG_K ? K_ : M_], n, wide_a) \
-    }                                                                                                                \
-    UNROLL for (int p = 0; p < TN / 64; ++p) {                                                                       \
-      const IDX j = j0 + ACROSS_OF(p, X_ALONG_K, TN), k = k0_ + DEEP_OF(p, X_ALONG_K, TN);                           \
-      const IDX n = X_ALONG_K ? (j < cols ? depth - k : 0) : (k < depth ? cols - j : 0);                             \
-      FETCH(next_x[p], QuadX, T_x_load, x_s + j * g.stride[2][N_] + k * g.stride[2][K_], g.stride[2][X_ALONG_K ? K_ : N_], n, wide_x) \
-    }                                                                                                                \
-  }
-#define STORE_STEP(next, to, along_k, width)                                                                         \
-  UNROLL for (int p = 0; p < width / 64; ++p) {                                                                      \
-    LOCAL ACC* put = to + DEEP_OF(p, along_k, width) * (width + PAD) + ACROSS_OF(p, along_k, width);                 \
-    if (along_k) {                                                                                                   \
-      UNROLL for (int c_ = 0; c_ < 4; ++c_) put[c_ * (width + PAD)] = next[p][c_];                                   \
-    } else {                                                                                                         \
-      PUT(put, next[p])                                                                                              \
-    }                                                                                                                \
+#define LOAD_STEP(t)                                                                       \
+  {                                                                                        \
+    const IDX s_ = (t) / steps, k0_ = ((t) - s_ * steps) * TK;                             \
+    const GLOBAL T_a* a_s = a + a_at + s_ * g.stride[1][S_];                               \
+    const GLOBAL T_x* x_s = x + x_at + s_ * g.stride[2][S_];                               \
+    UNROLL for (int p = 0; p < FOURS(TM); ++p) {                                           \
+      const IDX i = i0 + ACROSS_OF(p, A_ALONG_K, TM), k = k0_ + DEEP_OF(p, A_ALONG_K, TM); \
+      const IDX n = A_ALONG_K ? (i < rows ? depth - k : 0) : (k < depth ? rows - i : 0);   \
+      FETCH(next_a[p], QuadA, HELD_OF(T_a_load), a_s + i * g.stride[1][M_] + k * g.stride[1][K_], g.stride[1][A_ALONG_K ? K_ : M_], n, wide_a) \
+    }                                                                                      \
+    UNROLL for (int p = 0; p < FOURS(TN); ++p) {                                           \
+      const IDX j = j0 + ACROSS_OF(p, X_ALONG_K, TN), k = k0_ + DEEP_OF(p, X_ALONG_K, TN); \
+      const IDX n = X_ALONG_K ? (j < cols ? depth - k : 0) : (k < depth ? cols - j : 0);   \
+      FETCH(next_x[p], QuadX, HELD_OF(T_x_load), x_s + j * g.stride[2][N_] + k * g.stride[2][K_], g.stride[2][X_ALONG_K ? K_ : N_], n, wide_x) \
+    }                                                                                      \
   }
 
 kernel gemm_tiles(out T_o o, in T_a a, in T_x x, in T_c c, ACC alpha, ACC beta, IDX part, long part_stride, Layout4 g) groups(GROUP) {
-  NUMBERS(left, TK * (TM + PAD));
-  NUMBERS(right, TK * (TN + PAD));
+  OPERAND(left, TM);
+  OPERAND(right, TN);
   const IDX cols = g.size[N_], rows = g.size[M_], depth = g.size[K_], steps = (depth + TK - 1) / TK;
   const IDX across = (cols + TN - 1) / TN, j0 = (IDX)(GROUP0 % across) * TN, i0 = (IDX)(GROUP0 / across) * TM;
   const IDX b1 = (IDX)GROUP2 % g.size[B1_], b0 = (IDX)GROUP2 / g.size[B1_];
   const IDX a_at = b0 * g.stride[1][B0_] + b1 * g.stride[1][B1_], x_at = b0 * g.stride[2][B0_] + b1 * g.stride[2][B1_];
   const bool wide_a = WIDE_A && ALIGNED(a, 4 * sizeof(T_a)), wide_x = WIDE_X && ALIGNED(x, 4 * sizeof(T_x));
   const IDX first = (IDX)GROUP1 * part, last = LOWER(first + part, steps * g.size[S_]);
-  ACC sum[RM][RN], next_a[TM / 64][4], next_x[TN / 64][4];
+  ACC sum[RM][RN];
+  HELD next_a[FOURS(TM)][4], next_x[FOURS(TN)][4];
   CLEAR(sum, RM, RN)
   if (first < last) LOAD_STEP(first)
   for (IDX t = first; t < last; ++t) {
-    STORE_STEP(next_a, left, A_ALONG_K, TM)
-    STORE_STEP(next_x, right, X_ALONG_K, TN)
+    PUT_STEP(left, TM, next_a, A_ALONG_K)
+    PUT_STEP(right, TN, next_x, X_ALONG_K)
     BARRIER;
     if (t + 1 < last) LOAD_STEP(t + 1)
-    MULTIPLY(sum, RM, RN, left, TM + PAD, right, TN + PAD, TK)
+    MULTIPLY_STEP(sum, left, right)
     BARRIER;
   }
   GLOBAL T_o* to = o + (GROUP1 * part_stride + b0 * g.stride[0][B0_] + b1 * g.stride[0][B1_]);

@@ -42,7 +42,7 @@ compiled: list[str] = []
 """Every source that was compiled, in order."""
 
 _lock = threading.RLock()
-_count, _driver, _capability = 1, 13000, (9, 0)
+_count, _driver, _capability, _architecture = 1, 13000, (9, 0), ""
 
 
 class CUDARuntimeError(RuntimeError):
@@ -329,6 +329,7 @@ def getDeviceProperties(index: int) -> dict[str, Any]:
         "name": b"a card in memory", "totalGlobalMem": MEMORY, "multiProcessorCount": 4, "sharedMemPerBlock": 49152,
         "integrated": 0, "major": _capability[0], "minor": _capability[1], "pciDomainID": 0,
         "pciBusID": 3 + index, "pciDeviceID": 0,
+        **({"gcnArchName": f"{_architecture}:sramecc+:xnack-".encode()} if runtime.is_hip else {}),
     }  # fmt: skip
 
 
@@ -368,7 +369,7 @@ def compile_using_nvrtc(
     loops = "".join(_loop(m.group(1), m.group(2), m.group(3).split(",")) for m in _ENTRY.finditer(source))
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "kernels.so"
-        text = (HERE / "cuda_on_cpu.h").read_text() + source + loops
+        text = "".join((HERE / f"{h}_on_cpu.h").read_text() for h in ("cuda", "matrix")) + source + loops
         fibers = ["-x", "c", str(HERE / "groups_on_cpu.c")] if "__launch_bounds__" in source else []
         command = ["g++", *_FLAGS, "-", *fibers, "-o", str(library)]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
@@ -479,10 +480,12 @@ class _Libraries(ModuleType):
         return found
 
 
-def install(cards: int = 1, hip: bool = False, driver: int = 13000, capability: tuple[int, int] = (9, 0)) -> None:
-    """Make `import cupy` give this."""
-    global _count, _driver, _capability
-    _count, _driver, _capability, runtime.is_hip = cards, driver, capability, hip
+def install(
+    cards: int = 1, hip: bool = False, driver: int = 13000, capability: tuple[int, int] = (9, 0), architecture: str = ""
+) -> None:
+    """Make `import cupy` give this; `architecture` is what HIP calls its cards'."""
+    global _count, _driver, _capability, _architecture
+    _count, _driver, _capability, _architecture, runtime.is_hip = cards, driver, capability, architecture, hip
     sys.modules["cupy"], sys.modules["cupy.cuda"] = cupy, cuda
     sys.modules["cupy_backends.cuda.libs"] = libs
 

@@ -24,14 +24,29 @@ def compile_log(source: str, architecture: str) -> str:
     return _compile(source, architecture, "-O1", "-emit-llvm").stderr
 
 
-def usage(source: str, architecture: str) -> dict[str, Usage]:
-    """What each kernel of a source takes on a card of a `gfx...` architecture. Raises where it does not compile.
+def knows(architecture: str) -> bool:
+    """Whether the compiler makes code for an architecture."""
+    return not _compile("", architecture).returncode
 
-    A source with calls has no numbers: registers are saved around them that ROCm's inlined functions leave alone.
-    """
+
+def assembly(source: str, architecture: str) -> str:
+    """The machine code of a source, as text. Raises where it does not compile."""
     done = _compile(source, architecture, "-O3")
     assert not done.returncode, done.stderr
-    found = [] if "s_swappc_b64" in done.stdout else _KERNEL.findall(done.stdout)
+    return done.stdout
+
+
+def usage(source: str, architecture: str) -> dict[str, Usage]:
+    """What each kernel of a source takes on a card of a `gfx...` architecture. Raises where it does not compile."""
+    return usage_in(assembly(source, architecture))
+
+
+def usage_in(text: str) -> dict[str, Usage]:
+    """The same of machine code.
+
+    Code with calls has no numbers: registers are saved around them that ROCm's inlined functions leave alone.
+    """
+    found = [] if "s_swappc_b64" in text else _KERNEL.findall(text)
     return {name: Usage(int(count), 4 * int(spilled), int(shared)) for shared, name, count, spilled in found}
 
 

@@ -11,12 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..refs import Layout, Ref
+from ..runtime.adapter import Matrix
 from ..tuning import Way
 from .conv_parts import acc_dtype
 from .pointwise import emit
 from .reduce import SUM, emit_reduce
 from .row_groups import GROUP, row_source
-from .tiles import LARGE, SMALL, TK, parts_of
+from .tiles import LARGE, SMALL, matrix_defines, matrix_for, parts_of, steps_of, tile_source
 from .types import ctype
 from .window import Window
 
@@ -32,7 +33,7 @@ def forward_ways(b: Builder, y: Ref, x: Ref, w: Ref, window: Window) -> list[Way
     groups, channels, inner = w.shape[:3]
     if channels < FEW:
         return [Way("few", _emit_few)]
-    steps = -(-inner * window.size // TK)
+    steps = steps_of(inner * window.size, matrix_for(b, x.dtype, w.dtype))
     return _ways(b, _emit_forward, channels, y.numel // (groups * channels), groups, steps, acc_dtype(x.dtype).itemsize)
 
 
@@ -41,7 +42,7 @@ def weight_ways(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> list[Wa
     groups, channels, inner = gw.shape[:3]
     if channels < FEW:
         return [Way("few", _emit_few_weight)]
-    steps = -(-gy.numel // (groups * channels) // TK)
+    steps = steps_of(gy.numel // (groups * channels), matrix_for(b, x.dtype, gy.dtype))
     return _ways(b, _emit_weight_grad, channels, inner * window.size, groups, steps, acc_dtype(x.dtype).itemsize)
 
 
@@ -74,16 +75,19 @@ def _emit_forward(
     """y = convolution of x with w, plus bias; none is empty."""
     (tm, tn), (groups, channels, inner) = tile, w.shape[:3]
     tensors = [x, w, w if bias is None else b.contiguous(bias)]
-    tiles, steps = -(-channels // tm) * -(-(y.numel // (groups * channels)) // tn), -(-inner * window.size // TK)
-    part = -(-steps // parts)
+    matrix = matrix_for(b, x.dtype, w.dtype)
+    tiles = -(-channels // tm) * -(-(y.numel // (groups * channels)) // tn)
+    part = -(-steps_of(inner * window.size, matrix) // parts)
     if parts == 1:
         args = [*tensors, y, int(bias is not None), part, 0, *_layouts(x, y, w, window)]
-        b.launch(_source(), "conv_forward", (tiles, 1, groups), args, _defines(b, x, y, w, window, tm, tn))
+        defines = _defines(b, x, y, w, window, tm, tn, matrix)
+        b.launch(_source(matrix), "conv_forward", (tiles, 1, groups), args, defines)
         return
     partial_sums = b.temp((parts, *y.shape), acc_dtype(x.dtype))
     target = partial_sums.select(0, 0)
     args = [*tensors, target, 0, part, target.numel, *_layouts(x, target, w, window)]
-    b.launch(_source(), "conv_forward", (tiles, parts, groups), args, _defines(b, x, target, w, window, tm, tn))
+    defines = _defines(b, x, target, w, window, tm, tn, matrix)
+    b.launch(_source(matrix), "conv_forward", (tiles, parts, groups), args, defines)
     _add_parts(b, y, partial_sums, bias)
 
 
@@ -109,11 +113,13 @@ def _emit_weight_grad(tile: tuple[int, int], parts: int, b: Builder, gw: Ref, gy
     """gw = gradient of the weight; none is empty."""
     (tm, tn), (groups, channels, inner) = tile, gw.shape[:3]
     tiles = -(-channels // tm) * -(-inner * window.size // tn)
-    steps = -(-gy.numel // (groups * channels) // TK)
+    matrix = matrix_for(b, x.dtype, gy.dtype)
+    steps = steps_of(gy.numel // (groups * channels), matrix)
     target = b.temp((parts, *gw.shape), acc_dtype(x.dtype)) if parts > 1 else gw.unsqueeze(0)
     one = target.select(0, 0)
     args = [x, gy, one, -(-steps // parts), one.numel if parts > 1 else 0, *_layouts(x, gy, one, window)]
-    b.launch(_source(), "conv_weight", (tiles, parts, groups), args, _defines(b, x, one, one, window, tm, tn))
+    defines = _defines(b, x, one, one, window, tm, tn, matrix)
+    b.launch(_source(matrix), "conv_weight", (tiles, parts, groups), args, defines)
     if parts > 1:
         emit_reduce(b, gw, target, (0,), SUM, target.dtype)
 
@@ -127,8 +133,8 @@ def _tile(b: Builder, rows: int, cols: int, groups: int, itemsize: int) -> tuple
     return (tm, LARGE) if enough and cols > SMALL else (SMALL, SMALL)
 
 
-def _source() -> str:
-    return row_source("tiles.h", "conv_tiles.c")
+def _source(matrix: Matrix | None = None) -> str:
+    return row_source() + tile_source("conv_tiles.c", matrix)
 
 
 def _layouts(x: Ref, y: Ref, w: Ref, window: Window) -> list[Any]:
@@ -140,11 +146,14 @@ def _layouts(x: Ref, y: Ref, w: Ref, window: Window) -> list[Any]:
     return [xs, ys, ws, e]
 
 
-def _defines(b: Builder, x: Ref, y: Ref, w: Ref, window: Window, tm: int, tn: int) -> dict[str, Any]:
+def _defines(
+    b: Builder, x: Ref, y: Ref, w: Ref, window: Window, tm: int, tn: int, matrix: Matrix | None = None
+) -> dict[str, Any]:
     flat = w.as_strided(w.shape[2:], w.strides[2:]).is_contiguous
     wide = flat and w.strides[1] % 4 == 0 and (w.shape[0] == 1 or w.strides[0] % 4 == 0)
     kd, kh, kw = window.kernel
     return {
-        **b.types(T=x.dtype, U=y.dtype), "ACC": ctype(acc_dtype(x.dtype)).compute, "GROUP": GROUP, "LPR": GROUP,
+        **b.types(T=x.dtype, U=y.dtype), **matrix_defines(matrix, x.dtype),
+        "ACC": ctype(acc_dtype(x.dtype)).compute, "GROUP": GROUP, "LPR": GROUP,
         "KEEP": 0, "TM": tm, "TN": tn, "KW": kw, "KH": kh, "KD": kd, "W_FLAT": int(flat), "WIDE_W": int(wide),
     }  # fmt: skip

@@ -1,7 +1,8 @@
 """Matrix products on chips with local memory: the size of the tiles, and how many parts the depth is cut into.
 
 Large products are made in tiles of 128 x 128, what leaves groups idle so in tiles of 64 x 64, and where those are still
-too few the depth is cut: parts are summed by a reduction. One row is a reduction from the start.
+too few the depth is cut: parts are summed by a reduction. One row is a reduction from the start. Where the chip has
+matrix instructions for the operands (`Backend.matrix`), the same kernels make a tile by them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from copy import copy
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..refs import Ref, Value
+from ..runtime.adapter import Matrix
 from .pointwise import emit
 from .reduce import SUM, Reduction, emit_reduce
 from .row_groups import GROUP
@@ -21,20 +25,34 @@ if TYPE_CHECKING:
     from ..builder import Builder
     from .gemm import Problem
 
-TK = 16
-"""Steps of the depth that are in local memory at once, as in native/gemm_tiles.c."""
 LARGE, SMALL = 128, 64
 FEWEST_STEPS = 4
-"""Multiples of TK that are worth a part."""
+"""Steps that are worth a part."""
 _PRODUCT = Reduction(map="(ACC)v * (ACC)z")
 Number = Any
 Emit = Callable[["Builder", "Problem", Number, Number], None]
 
 
 @lru_cache(maxsize=16)
-def tile_source(name: str) -> str:
-    """The text of tiles.h and `native/<name>`."""
-    return read_native("tiles.h") + read_native(name)
+def tile_source(name: str, matrix: Matrix | None = None) -> str:
+    """The text of tiles.h and `native/<name>`, behind that of matrix instructions."""
+    return (matrix.text if matrix else "") + read_native("tiles.h") + read_native(name)
+
+
+def matrix_for(b: Builder, a: torch.dtype, x: torch.dtype) -> Matrix | None:
+    """The chip's matrix instructions, where they take operands of these dtypes."""
+    matrix = b.device.backend.matrix
+    return matrix if matrix and a == x and a in matrix.dtypes else None
+
+
+def matrix_defines(matrix: Matrix | None, dtype: torch.dtype) -> dict[str, int]:
+    """What the text of matrix instructions asks for besides the defines of a kernel of tiles."""
+    return {"BFLOAT": int(dtype == torch.bfloat16)} if matrix else {}
+
+
+def steps_of(depth: int, matrix: Matrix | None) -> int:
+    """Steps of a depth: what is in local memory at once, TK in native/tiles.h, is one."""
+    return -(-depth // (32 if matrix else 16))
 
 
 def tile_ways(b: Builder, p: Problem) -> list[tuple[str, Emit]]:
@@ -43,24 +61,24 @@ def tile_ways(b: Builder, p: Problem) -> list[tuple[str, Emit]]:
     cuts = [(size, _parts(b, p, size))]
     for other in (size, SMALL) if p.acc.itemsize > 4 or min(p.m, p.n) <= SMALL else (size, LARGE + SMALL - size):
         parts = _parts(b, p, other)
-        cuts += [(other, n) for n in (parts, 1, whole_parts(_steps(p), 2 * parts))]
+        cuts += [(other, n) for n in (parts, 1, whole_parts(_steps(b, p), 2 * parts))]
     tiled: list[tuple[str, Emit]] = [
         (f"tiles {size} in {parts}", partial(_emit_tiles, size, parts)) for size, parts in dict.fromkeys(cuts)
     ]
     return [("one row", _one_row), *tiled] if p.m == p.s == 1 else tiled
 
 
-def _steps(p: Problem) -> int:
-    return -(-p.k // TK) * p.s
+def _steps(b: Builder, p: Problem) -> int:
+    return steps_of(p.k, matrix_for(b, p.a.dtype, p.x.dtype)) * p.s
 
 
 def _parts(b: Builder, p: Problem, size: int) -> int:
-    return parts_of(b, -(-p.m // size) * -(-p.n // size) * p.batch, _steps(p))
+    return parts_of(b, -(-p.m // size) * -(-p.n // size) * p.batch, _steps(b, p))
 
 
 def _emit_tiles(size: int, parts: int, b: Builder, p: Problem, alpha: Number, beta: Number) -> None:
     """One product (`Problem` of kernels/gemm.py): out = alpha * a x + beta * c."""
-    steps = _steps(p)
+    steps = _steps(b, p)
     if parts == 1:
         _launch(b, p, p.out, alpha, beta, size, steps, 1)
         return
@@ -91,15 +109,15 @@ def whole_parts(steps: int, wanted: int) -> int:
 
 def _launch(b: Builder, p: Problem, out: Ref, alpha: Number, beta: Number, size: int, part: int, parts: int) -> None:
     a, x = p.a.strides, p.x.strides
-    made = _elsewhere(p, out)
-    defines = made.defines(b) | {
+    made, matrix = _elsewhere(p, out), matrix_for(b, p.a.dtype, p.x.dtype)
+    defines = made.defines(b) | matrix_defines(matrix, p.a.dtype) | {
         "GROUP": GROUP, "TM": size, "TN": size, "A_ALONG_K": int(a[4] == 1), "X_ALONG_K": int(x[3] == 1),
         "WIDE_A": wide(p.a, 4 if a[4] == 1 else 3), "WIDE_X": wide(p.x, 3 if x[3] == 1 else 4), "WIDE_O": wide(out, 4),
     }  # fmt: skip
     grid = (-(-p.n // size) * -(-p.m // size), parts, p.batch)
     stride = out.numel if parts > 1 else 0
     args = [out, p.a, p.x, p.c, alpha, beta, part, stride, made.layout]
-    b.launch(tile_source("gemm_tiles.c"), "gemm_tiles", grid, args, defines)
+    b.launch(tile_source("gemm_tiles.c", matrix), "gemm_tiles", grid, args, defines)
 
 
 def wide(ref: Ref, dense: int) -> int:

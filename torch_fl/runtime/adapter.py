@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    import torch
+
     from ..builder import Builder
     from ..refs import Ref
     from .streams import Streams
@@ -46,6 +48,8 @@ class Properties:
     """Equal for two views of the same chip (PCI address where the driver tells, else vendor and name)."""
     capability: tuple[int, int] = (0, 0)
     """Version of the instruction set as the vendor counts it; (0, 0) where the driver does not tell."""
+    architecture: str = ""
+    """Instruction set as the chip's compiler names it, without features; "" where the driver does not tell."""
     pci_domain_id: int = -1
     """-1, here and in the other parts of the PCI address: the chip has none, or the driver does not tell."""
     pci_bus_id: int = -1
@@ -72,6 +76,19 @@ class Properties:
     def is_integrated(self) -> bool:
         """`host_memory`."""
         return self.host_memory
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Instructions by which the work-items of a wave multiply small matrices, for sums in float32.
+
+    `text`: C in the chip's dialect that says how many work-items make a wave, what each holds of the operands and of
+    the result, and multiplies one unit (native/matrix_wmma.h is one); it stands before native/tiles.h. `dtypes`: those
+    of which both operands may be, where results are as exact as without the instructions.
+    """
+
+    text: str
+    dtypes: tuple[torch.dtype, ...]
 
 
 @dataclass(frozen=True)
@@ -134,6 +151,8 @@ class Backend(ABC):
     """C dialect the chip compiles ("opencl", "c"), or None: no portable kernels."""
     groups: bool = False
     """Whether `bind` takes groups of up to 256 work-items with 32 KiB of local memory (kernels/source.py)."""
+    matrix: Matrix | None = None
+    """The chip's instructions for products of matrices; None: it has none, or `groups` is false."""
     addresses: bool = False
     """Whether handles have an `address` that kernels may use as a pointer, so that one launch takes any number."""
     preference: ClassVar[int] = 0

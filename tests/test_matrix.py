@@ -1,0 +1,80 @@
+"""Matrix instructions without a card that has them: kernels run with the instructions worked out on the CPU, as manuals
+describe them (tests/matrix_on_cpu.h), and are built to machine code by clang."""
+
+from __future__ import annotations
+
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cupy_double
+import hip
+import pytest
+from subprocesses import HERE, run_python
+from torch_fl.backends import rocm
+
+CARDS = {
+    "gfx1100": ("v_wmma_f32_16x16x16_", "rocm0"),
+    "gfx90a": ("v_mfma_f32_16x16x16", "rocm0 and small"),
+    "gfx942": ("v_mfma_f32_16x16x16", "rocm0 and not small"),
+}
+"""Architecture: the instruction that its machine code must have, and the cases it runs."""
+
+
+@pytest.fixture(scope="module", params=CARDS)
+def card(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
+    """An architecture, and the sources with matrix instructions that its cases compiled."""
+    folder = tmp_path_factory.mktemp("sources")
+    environment = {
+        "PYTHONPATH": f"{HERE / 'double'}:{HERE}", "TORCH_FL_BACKENDS": "rocm", "CUPY_DOUBLE_SOURCES": str(folder),
+        "CUPY_DOUBLE_ARCHITECTURE": request.param, "TORCH_FL_CACHE": str(tmp_path_factory.mktemp("cache")),
+    }  # fmt: skip
+    arguments = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        CARDS[request.param][1],
+        str(HERE / "matrix_cases.py"),
+    ]
+    done = run_python(*arguments, timeout=600, **environment)
+    assert done.returncode == 0, done.stdout[-5000:]
+    return request.param, [text for f in sorted(Path(folder).iterdir()) if "define WAVE " in (text := f.read_text())]
+
+
+@pytest.mark.device
+def test_values(card: tuple[str, list[str]]) -> None:
+    architecture, sources = card
+    kinds = {"short" if "define BFLOAT 1" in s else "_Float16" for s in sources}
+    assert kinds == ({"short"} if architecture == "gfx90a" else {"short", "_Float16"})
+    names = {"gemm_tiles", "conv_forward", "conv_weight"}
+    assert {n for n in names if any(f" {n}(" in s for s in sources)} == names
+
+
+@pytest.mark.device
+@pytest.mark.skipif(hip.COMPILER is None, reason=hip.MISSING)
+def test_machine_code_has_the_instruction_and_spills_nothing(card: tuple[str, list[str]]) -> None:
+    architecture, sources = card
+    target = architecture if hip.knows(architecture) else "gfx940"  # which has the same instructions
+    with ThreadPoolExecutor(2) as pool:
+        texts = list(pool.map(lambda s: hip.assembly(s, target), sources[::4]))
+    assert texts
+    for text in texts:
+        for name, body in re.findall(r"^(\w+):.*?@\1\n(.*?)\.end_amdhsa_kernel", text, re.DOTALL | re.MULTILINE):
+            assert ("_few" in name) != (CARDS[architecture][0] in body), name
+        for name, usage in hip.usage_in(text).items():
+            assert usage.spilled == 0, (name, usage)
+            assert usage.shared <= 32 << 10, (name, usage)
+            assert usage.registers <= 192, (name, usage)
+
+
+@pytest.mark.parametrize(("architecture", "dtypes"), [("gfx1100", 2), ("gfx90a", 1), ("gfx942", 2), ("gfx1030", 0)])
+def test_which_cards_have_them(architecture: str, dtypes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", cupy_double.cupy)
+    cupy_double.install(hip=True, architecture=architecture)
+    chip = rocm.Rocm(rocm.Rocm.discover().found[0])
+    assert chip.properties.architecture == architecture
+    assert len(chip.matrix.dtypes if chip.matrix else ()) == dtypes
