@@ -1,4 +1,6 @@
-"""`python distributed_cases.py RANK FILE`: one of two processes; prints per case what went wrong, "" where nothing did.
+"""`python distributed_cases.py RANK FILE DEVICE [CASE...]`: one of two processes.
+
+It prints what went wrong per case, "" where nothing did.
 
 A case gives tensors, which must be those of the same case on the CPU.
 """
@@ -194,24 +196,24 @@ def fully_sharded_of_old(device: str, rank: int) -> Any:
         return [p.detach().clone() for p in model.parameters()]
 
 
-def _same(fn: Callable[[str, int], Any], rank: int) -> str:
+def _same(fn: Callable[[str, int], Any], device: str, rank: int) -> str:
     try:
         want = fn("cpu", rank)
-        got = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.cpu(), fn("npu", rank))
+        got = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.cpu(), fn(device, rank))
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     except Exception:  # noqa: BLE001 - told as a result
         return traceback.format_exc()
     return ""
 
 
-def main() -> None:
-    rank, file = int(sys.argv[1]), sys.argv[2]
+def main(rank: int, file: str, device: str, *names: str) -> None:
     warnings.simplefilter("ignore")
-    where = {"init_method": f"file://{file}", "rank": rank, "world_size": 2}
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60), **where)
-    print(json.dumps({name: _same(fn, rank) for name, fn in CASES.items()}))
+    backend = "nccl" if device == "cuda" else "gloo"
+    where: dict[str, Any] = {"init_method": f"file://{file}", "rank": rank, "world_size": 2}
+    dist.init_process_group(backend, timeout=timedelta(seconds=60), **where)
+    print(json.dumps({name: _same(fn, device, rank) for name, fn in CASES.items() if name in (names or CASES)}))
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -139,3 +139,11 @@ def test_diffusion_step(device: torch.device) -> None:
     noisy = schedule.add_noise(sample.to(device), torch.randn_like(stepped), t[None].to(device))
     there(noisy, t.to(device), text.to(device)).sample.square().mean().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in there.parameters())
+
+
+def test_launched_processes_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate.state import DistributedType, PartialState
+
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    state: Any = object.__new__(PartialState)
+    assert state._prepare_backend() == ("gloo", DistributedType.MULTI_NPU)

@@ -22,7 +22,7 @@ from . import pinned, placement
 from .patches import Patches
 
 NAME = "cuda"
-_PATCHED = ("tensors", "types", "module", "amp", "parallel", "refused", "pickle", "pinned", "fake")
+_PATCHED = ("tensors", "types", "module", "amp", "parallel", "distributed", "refused", "pickle", "pinned", "fake")
 """Files with `patches()`: attributes of torch."""
 _INSTALLED = ("kernels", "pickle", "extension")
 """Files with `install()` and `remove()`: everything else."""

@@ -49,7 +49,7 @@ def note_searching(parallel: ModuleType) -> None:
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        if (self.find_unused_parameters or self.static_graph) and self.device_type == names.OWN:
+        if (self.find_unused_parameters or self.static_graph) and names.is_ours(torch.device(self.device_type)):
             if not hasattr(engine.entry(), "unpins"):
                 engine.wrap(_unpinned)
             _searching.add(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 from .after_import import AfterImport, Change
 
@@ -23,6 +24,18 @@ def _teach_accelerate(imports: ModuleType) -> None:
         return check_device is not False and torch.npu.is_available()  # type: ignore[attr-defined]
 
     imports.is_npu_available = is_npu_available  # type: ignore[attr-defined]
+
+
+def _teach_process_groups(state: ModuleType) -> None:
+    """Processes of `accelerate launch` meet over gloo, not over the vendor's transport."""
+    cls = state.PartialState
+    original = cls._prepare_backend
+
+    def _prepare_backend(self: Any, *args: Any, **kwargs: Any) -> Any:
+        backend, kind = original(self, *args, **kwargs)
+        return "gloo" if backend == "hccl" else backend, kind
+
+    cls._prepare_backend = _prepare_backend
 
 
 def _teach_transformers(module: ModuleType) -> None:
@@ -62,6 +75,7 @@ _TEACH: Mapping[str, Change] = {
     "torch.distributed.distributed_c10d": _teach_backends,
     "torch.nn.parallel.distributed": _teach_parallel,
     "accelerate.utils.imports": _teach_accelerate,
+    "accelerate.state": _teach_process_groups,
     "transformers.training_args": _teach_transformers,
     "transformers.trainer": _teach_transformers,
     "transformers.trainer_utils": _teach_transformers,
