@@ -19,8 +19,8 @@ from torch_fl.kernels.source import FIELD
 from torch_fl.runtime import settings
 from torch_fl.runtime.adapter import Backend, BufferArg, Handle, KernelArg, Launcher, Properties, ValueArg
 
+from . import _cudnn, _cupy_products, _cupy_solver
 from . import _cupy_arrays as _cupy_arrays
-from . import _cupy_products, _cupy_solver
 from ._cupy_libraries import Libraries, Turns
 
 BLOCK = 256
@@ -80,6 +80,7 @@ class CuPy(Backend):
     family = "cupy"
     product = staticmethod(_cupy_products.product)
     routine = staticmethod(_cupy_solver.routine)
+    layer = staticmethod(_cudnn.layer)
     groups = True
     preference = 30
 

@@ -20,27 +20,35 @@ from torch_fl.errors import Unsupported
 from torch_fl.refs import Ref, Value
 from torch_fl.runtime.adapter import Handle
 
+from ._cudnn_plans import CuDNN
+
 if TYPE_CHECKING:
     from ._cupy import CuPy
 
 
 @dataclass(frozen=True)
 class _Library:
-    """CuPy's module, what it is for, what of a card opens it, and the name of its exception."""
+    """CuPy's module, what it is for, what of a card opens it, the name of its exception, the adapter
+    that has it, and how it is installed."""
 
     binding: str
     use: str
     handle: str = ""
     error: str = ""
+    only: str = ""
+    install: str = ""
 
 
+_CUDNN = "; pip install nvidia-cudnn-frontend nvidia-cudnn-cu12 (or -cu13)"
 LIBRARIES = {
     "cublas": _Library("cupy_backends.cuda.libs.cublas", "products", "cublas_handle", "CUBLASError"),
     "cusolver": _Library("cupy_backends.cuda.libs.cusolver", "linear algebra", "cusolver_handle", "CUSOLVERError"),
     "cufft": _Library("cupy.cuda.cufft", "Fourier transforms", error="CuFFTError"),
     "thrust": _Library("cupy.cuda.thrust", "sorting"),
+    "cudnn": _Library("cudnn", "convolutions and attention", only="cuda", install=_CUDNN),
 }
-"""The names are CUDA's; on ROCm the same bindings call hipBLAS, rocSOLVER, hipFFT and rocThrust."""
+"""The names are CUDA's; on ROCm the same bindings call hipBLAS, rocSOLVER, hipFFT and rocThrust. `cudnn` is no part of
+CuPy but a package of its own."""
 
 DTYPES = {
     torch.float32: "f4", torch.float64: "f8", torch.float16: "f2", torch.complex64: "c8", torch.complex128: "c16",
@@ -53,6 +61,8 @@ DTYPES = {
 def load(binding: str) -> Any:
     """A module of CuPy, by its package first: that is what finds libraries that were installed by pip."""
     parent, _, name = binding.rpartition(".")
+    if not parent:
+        return importlib.import_module(binding)
     package = importlib.import_module(parent)
     return getattr(package, name, None) or importlib.import_module(binding)
 
@@ -70,7 +80,7 @@ class Libraries:
         """Why a library that was asked for is not used."""
 
     def get(self, name: str) -> Any:
-        """CuPy's module of a library; None where it cannot be used."""
+        """CuPy's module of a library, for "cudnn" a `CuDNN`; None where it cannot be used."""
         if not self.used:
             return None
         with self._lock:
@@ -92,7 +102,7 @@ class Libraries:
                 getattr(backend.card, library.handle)
         if library.error:
             backend.driver_errors += (getattr(module, library.error),)
-        return module
+        return CuDNN(backend, module) if name == "cudnn" else module
 
     def need(self, name: str) -> Any:
         """The same; raises Unsupported where it cannot be used."""
@@ -102,10 +112,13 @@ class Libraries:
         return found
 
     def notes(self) -> list[str]:
-        """A line for each library that cannot be used; tries those that nobody has asked for yet."""
-        for name in LIBRARIES:
-            self.get(name)
-        return [f"{n} is not used for {LIBRARIES[n].use}: {why}" for n, why in self.missing.items()]
+        """A line for each library that cannot be used, and for cuDNN; tries those that nobody has asked for yet."""
+        found = [self.get(name) for name, library in LIBRARIES.items() if library.only in ("", self._backend.name)]
+        used = [library.note() for library in found if isinstance(library, CuDNN)]
+        absent = [
+            f"{n} is not used for {LIBRARIES[n].use}: {why}{LIBRARIES[n].install}" for n, why in self.missing.items()
+        ]
+        return absent + used
 
 
 class Turns(threading.local):
@@ -116,17 +129,18 @@ class Turns(threading.local):
 
 
 @contextmanager
-def on_stream(backend: CuPy, handles: list[Handle], in_turn: bool = True) -> Iterator[None]:
-    """Calls go to this thread's stream, with the card current; `in_turn`: behind this thread's last call elsewhere."""
+def on_stream(backend: CuPy, handles: list[Handle], in_turn: bool = True) -> Iterator[Any]:
+    """Calls go to this thread's stream, which this gives, with the card current; `in_turn`: behind this thread's last
+    call elsewhere."""
     streams = backend.streams
     stream = None if streams is None else streams.current()
     queue = backend.main if stream is None else stream.queue
     with backend.card, queue:
         if stream is None or not in_turn:
-            yield
+            yield queue
         else:
             _wait_for_turn(backend, queue)
-            yield
+            yield queue
             backend.turns.queue, backend.turns.event = queue, backend.record_event(queue)
     if streams is not None and stream is not None:
         streams.used(stream, handles)

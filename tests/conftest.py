@@ -16,6 +16,7 @@ import torch_fl  # noqa: F401 - registers the device where autoload is switched 
 from torch_fl import dispatch, fallback
 from torch_fl.runtime import devices
 
+torch.backends.cudnn.allow_tf32 = False  # tests are of float32, not of what a library may take for it
 _IDS = [f"{d.backend.name}{d.index}" for d in devices.devices()]
 
 

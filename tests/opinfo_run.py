@@ -31,6 +31,7 @@ NODE_SECONDS = 180
 def serve() -> None:
     """What a worker does: nodes in as JSON lines, results out as JSON lines."""
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False
     for absent in (torch.cuda, torch.xpu, torch.mtia):  # each would keep every seed, with a stack: half the time
         absent._is_in_bad_fork = lambda: True
     results = os.fdopen(os.dup(1), "w")

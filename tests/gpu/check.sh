@@ -4,9 +4,9 @@
 #   tests/gpu/check.sh [cuda|rocm|opencl] [folder]
 #
 # Run it from an environment that has torch_fl with the card's extra and the test extra; it installs nothing. Each part
-# has a limit, all of them together stay under 8 minutes. The folder gets a log of each part, report.json (exit status,
-# seconds, last lines, and the numbers of ops, copies, shapes and bench) and report.txt, the same as tables. Exits with
-# 1 if a part failed. PARTS="devices copies" runs some parts only; SMALL=1 takes small sizes, for the stand-in for CuPy:
+# has a limit, all of them together stay under 10 minutes. The folder gets a log of each part, report.json (exit status,
+# seconds, last lines, and the numbers of ops, copies, layers, shapes and bench) and report.txt, the same as tables. Exits
+# with 1 if a part failed. PARTS="devices copies" runs some parts only; SMALL=1 takes small sizes, for the stand-in for CuPy:
 #
 #   SMALL=1 PYTHONPATH=tests/double:tests tests/gpu/check.sh cuda
 set -uo pipefail
@@ -38,6 +38,7 @@ part gradients 60 python tests/opinfo.py --backend "$adapter" --groups gradient 
 part tiles 45 $pytest tests/test_groups.py tests/test_tiles.py tests/test_row_groups.py tests/test_conv_tiles.py \
   tests/test_attention_tiles.py tests/test_fours.py tests/test_transpose_groups.py -k "not fibers and not stand_in"
 part models 40 $pytest tests/test_models.py
+part layers 90 python tests/gpu/layers.py $small --json "$folder/layers.json"
 part shapes 45 python tests/gpu/shapes.py $small --json "$folder/shapes.json"
 part bench 20 torch-fl bench --quick --json "$folder/bench.json"
 
@@ -67,14 +68,16 @@ for line in (folder / "parts").read_text().splitlines():
 ops = {n: [r for r in kept(f"{n}.jsonl") or [] if r["error"]] for n in ("ops", "gradients")}
 report = {
     "adapter": adapter, "torch": torch.__version__, "python": platform.python_version(), "parts": parts,
-    "failed_ops": ops, "copies": kept("copies.json"), "shapes": kept("shapes.json"), "bench": kept("bench.json"),
+    "failed_ops": ops, "copies": kept("copies.json"), "layers": kept("layers.json"), "shapes": kept("shapes.json"),
+    "bench": kept("bench.json"),
 }
 (folder / "report.json").write_text(json.dumps(report, indent=1))
 rows = [(n, "ok" if not p["status"] else f"failed ({p['status']})", f"{p['seconds']} s") for n, p in parts.items()]
 rows += [(n, f"{line['GB/s']:.1f} GB/s", "") for n, line in (report["copies"] or {}).items()]
+rows += [(n, f"{line['library ms']:.3f} ms", f"ours {line['ours ms']:.3f}") for n, line in (report["layers"] or {}).items()]
 rows += [(n, f"{line['rate']:.2f} {line['unit']}", f"{line['ms']:.3f} ms") for n, line in (report["shapes"] or {}).items()]
 rows += [(" ".join(r["node"]), "failed", n) for n, failed in ops.items() for r in failed]
-table = "\n".join(f"{a:40} {b:>16} {c:>12}" for a, b, c in rows)
+table = "\n".join(f"{a:52} {b:>16} {c:>12}" for a, b, c in rows)
 (folder / "report.txt").write_text(table + "\n")
 print(table, folder / "report.json", sep="\n")
 sys.exit(any(p["status"] for p in parts.values()))

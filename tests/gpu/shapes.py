@@ -61,6 +61,10 @@ def works(d: str, n: int) -> Iterator[Work]:
     yield "conv 3x3", lambda: F.conv2d(image, weight, padding=1), flops, "T"
     both = _backward(lambda i, w: F.conv2d(i, w, padding=1), image.clone(), weight.clone())
     yield "conv 3x3 forward + backward", both, 3 * flops, "T"
+    half = [t.half() for t in (image, weight)]
+    yield "conv 3x3 torch.float16", lambda: F.conv2d(*half, padding=1), flops, "T"
+    both = _backward(lambda i, w: F.conv2d(i, w, padding=1), *(t.clone() for t in half))
+    yield "conv 3x3 torch.float16 forward + backward", both, 3 * flops, "T"
     depthwise = rand(64, 1, 3, 3)
     yield "conv 3x3 depthwise", lambda: F.conv2d(image, depthwise, padding=1, groups=64), 8 * image.numel(), "G"
     q, k, v = (rand(4, 8, n // 4, 64) for _ in range(3))
@@ -69,6 +73,10 @@ def works(d: str, n: int) -> Iterator[Work]:
     yield "attention", lambda: attend(q, k, v), flops, "T"
     yield "attention, causal", lambda: attend(q, k, v, is_causal=True), flops / 2, "T"
     yield "attention forward + backward", _backward(attend, q.clone(), k.clone(), v.clone()), 3.5 * flops, "T"
+    short = [t.half() for t in (q, k, v)]
+    yield "attention torch.float16", lambda: attend(*short), flops, "T"
+    both = _backward(attend, *(t.clone() for t in short))
+    yield "attention torch.float16 forward + backward", both, 3.5 * flops, "T"
     yield from library_works(d, n)
 
 
@@ -107,7 +115,20 @@ def seconds(run: Callable[[], Any], times: int) -> float:
     return best
 
 
-LIBRARY = ("mm", "cholesky", "LU", "QR", "eigenvalues", "singular", "solve", "FFT", "sort", "cumsum")
+LIBRARY = (
+    "mm",
+    "conv",
+    "attention",
+    "cholesky",
+    "LU",
+    "QR",
+    "eigenvalues",
+    "singular",
+    "solve",
+    "FFT",
+    "sort",
+    "cumsum",
+)
 """Works that the vendor's library does where there is one; they are measured without it as well."""
 
 
@@ -137,7 +158,7 @@ def main() -> None:
         found |= {f"portable: {k}": v for k, v in measure(n, times, LIBRARY).items()}
         chip.backend.libraries.used = True
     for name, line in found.items():
-        print(f"{name:36} {line['ms']:10.3f} ms {line['rate']:10.2f} {line['unit']}")
+        print(f"{name:52} {line['ms']:10.3f} ms {line['rate']:10.2f} {line['unit']}")
     if args.json:
         args.json.write_text(json.dumps(found, indent=1))
 

@@ -46,6 +46,13 @@ def emit_forward(
     b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool, out: Ref, lse: Ref
 ) -> None:
     """out = softmax(scale * q k^T + mask) v [b, h, lq, ev]; 0 where a query sees no key, where lse is +inf."""
+    b.layer("attention", _forward, q, k, v, mask, scale, causal, out, lse)
+
+
+def _forward(
+    b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool, out: Ref, lse: Ref
+) -> None:
+    """`emit_forward` by our kernels."""
     if b.groups:
         attention_tiles.emit_forward(b, q, k, v, mask, scale, causal, out, lse)
         return
@@ -87,7 +94,24 @@ def emit_backward(
     lse: Ref,
     grads: tuple[Ref, Ref, Ref],
 ) -> None:
-    """Gradients of q, k and v, from that of out; the scores are computed again from lse.
+    """Gradients of q, k and v, from that of out; the scores are computed again from lse."""
+    b.layer("attention gradients", _backward, q, k, v, mask, scale, causal, grad, out, lse, grads)
+
+
+def _backward(
+    b: Builder,
+    q: Ref,
+    k: Ref,
+    v: Ref,
+    mask: Ref | None,
+    scale: Value,
+    causal: bool,
+    grad: Ref,
+    out: Ref,
+    lse: Ref,
+    grads: tuple[Ref, Ref, Ref],
+) -> None:
+    """`emit_backward` by our kernels.
 
     A work-item has all queries of a key head and sums the gradient of q itself, so that nothing is computed twice; with
     few heads each has a part of the keys, and a second launch adds the parts.

@@ -39,6 +39,11 @@ def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: W
     x [N, G * I, D, H, W], w [G, O, I, kd, kh, kw], y [N, G * O, D', H', W'], bias [G * O]; any strides, one dtype.
     Padding may be negative (it crops).
     """
+    b.layer("convolution", _forward, y, x, w, bias, window)
+
+
+def _forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """`emit_forward` by our kernels."""
     if y.numel == 0:
         return
     if x.numel == 0 or w.numel == 0:
@@ -136,6 +141,11 @@ def emit_input_grad(b: Builder, gx: Ref, gy: Ref, w: Ref, bias: Ref | None, wind
     gx [N, G * I, D, H, W], gy [N, G * O, D', H', W'], w [G, O, I, kd, kh, kw], bias [G * I]. Every phase of gx (its
     positions of equal remainder by the stride) is a convolution of gy with the taps that reach that phase.
     """
+    b.layer("convolution input gradient", _input_grad, gx, gy, w, bias, window)
+
+
+def _input_grad(b: Builder, gx: Ref, gy: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+    """`emit_input_grad` by our kernels."""
     turned = w.permute(0, 2, 1, 3, 4, 5)
     s0, s1, s2 = window.stride
     for phase in [(d, h, w_) for d in range(s0) for h in range(s1) for w_ in range(s2)]:
@@ -149,11 +159,16 @@ def emit_input_grad(b: Builder, gx: Ref, gy: Ref, w: Ref, bias: Ref | None, wind
             _constant(b, target, bias)
             continue
         kernel, padding, dilation = (tuple(v) for v in zip(*((p.count, p.padding, p.dilation) for p in parts)))
-        emit_forward(b, target, gy, weight, bias, Window(kernel, (1, 1, 1), padding, dilation))
+        _forward(b, target, gy, weight, bias, Window(kernel, (1, 1, 1), padding, dilation))
 
 
 def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
     """gw = gradient of the weight. gw [G, O, I, kd, kh, kw], gy [N, G * O, D', H', W'], x [N, G * I, D, H, W]."""
+    b.layer("convolution weight gradient", _gradient_of_weight, gw, gy, x, window)
+
+
+def _gradient_of_weight(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
+    """`emit_weight_grad` by our kernels."""
     if gw.numel == 0:
         return
     if gy.numel == 0 or x.numel == 0:

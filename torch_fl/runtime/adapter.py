@@ -299,8 +299,17 @@ class Backend(ABC):
         """
         return False
 
+    def layer(self, b: Builder, name: str, args: tuple[Any, ...], portable: Callable[..., None]) -> bool:
+        """Record a layer of a network by the vendor's library; False: it cannot, or our kernels are as good.
+
+        `name` and `args` are those of the function that asks: "convolution", "convolution input gradient" and
+        "convolution weight gradient" of torch_fl/kernels/conv.py, "attention" and "attention gradients" of
+        torch_fl/kernels/attention.py. `portable(b, *args)` records the same with our kernels, at once or in an `Aside`.
+        """
+        return False
+
     def notes(self) -> list[str]:
-        """For whoever lists the devices: parts of the vendor's software that cannot be used, and why."""
+        """For whoever lists the devices: parts of the vendor's software that are used or not, and why."""
         return []
 
     def memory_info(self) -> tuple[int, int]:
