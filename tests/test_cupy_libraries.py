@@ -158,6 +158,7 @@ cusolver is not used for linear algebra: libcusolver.so: cannot open shared obje
 cublas is not used for products: cudaErrorUnknown: cublasCreate
 cufft is not used for Fourier transforms: libcufft.so: cannot open shared object file
 thrust is not used for sorting: libthrust.so: cannot open shared object file
+cudnn 9.99.0 is used for convolutions and attention
 """
 STREAMS = """
 side = [torch.npu.Stream() for _ in range(2)]
