@@ -1,27 +1,12 @@
-"""AMD cards through CuPy built for ROCm (backends/_cupy.py).
-
-Which of them have matrix instructions is a table here. The MI200 series (gfx90a) sets denormal numbers to zero in them.
-In float16 those are numbers of every day, so there only bfloat16 has them.
-"""
+"""AMD cards through CuPy built for ROCm (backends/_cupy.py)."""
 
 from __future__ import annotations
 
-import torch
+from torch_fl.runtime.adapter import Backend, Discovery, Properties
 
-from torch_fl.kernels.source import read_native
-from torch_fl.runtime.adapter import Discovery, Matrix, Properties
-
-from . import _cupy_discovery
+from . import _cupy_discovery, _rocm_paper
 from ._cupy import CuPy
-
-_BOTH = (torch.float16, torch.bfloat16)
-MATRIX: dict[str, tuple[str, tuple[torch.dtype, ...]]] = {
-    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1103"), ("matrix_wmma.h", _BOTH)),
-    **dict.fromkeys(("gfx1150", "gfx1151", "gfx1152"), ("matrix_wmma.h", _BOTH)),
-    "gfx90a": ("matrix_mfma.h", (torch.bfloat16,)),
-    **dict.fromkeys(("gfx940", "gfx941", "gfx942", "gfx950"), ("matrix_mfma.h", _BOTH)),
-}
-"""Architecture: the file in native/ that says how its waves multiply, and the dtypes."""
+from ._rocm_matrix import matrix_of
 
 
 class Rocm(CuPy):
@@ -32,10 +17,18 @@ class Rocm(CuPy):
 
     def __init__(self, properties: Properties) -> None:
         super().__init__(properties)
-        if properties.architecture in MATRIX:
-            file, dtypes = MATRIX[properties.architecture]
-            self.matrix = Matrix(read_native(file), dtypes)
+        self.matrix = matrix_of(properties.architecture)
 
     @classmethod
     def discover(cls) -> Discovery:
         return _cupy_discovery.discover(hip=True)
+
+    @classmethod
+    def on_paper(cls, architecture: str) -> type[Backend] | None:
+        if not architecture.startswith("gfx"):
+            return None
+        return type("Paper", (_rocm_paper.Paper,), {"architecture": architecture})
+
+    def _binary(self, source: str) -> bytes:
+        built = _rocm_paper.code_object(self.properties.architecture, source)
+        return built.read_bytes() if built.exists() else super()._binary(source)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("torch_fl.commands.run", "run a script and show which op ran where"),
     "bench": ("torch_fl.commands.bench", "measure ops and models"),
     "tune": ("torch_fl.commands.tune", "measure which way of computing is the fastest here, and keep it"),
+    "build": ("torch_fl.commands.build", "compile kernels ahead of time, for chips this machine need not have"),
     "coverage": ("torch_fl.commands.coverage", "run torch's op database and show which route every op takes"),
 }
 """Name -> (module, help). A module that is not installed is not offered."""

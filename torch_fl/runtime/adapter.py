@@ -178,6 +178,15 @@ class Backend(ABC):
     def discover(cls) -> Discovery:
         """Look for chips without opening them. Never raises: says in `absent` why there are none."""
 
+    @classmethod
+    def on_paper(cls, architecture: str) -> type[Backend] | None:
+        """An adapter of one chip of an architecture, which the machine need not have; None: there is no such thing.
+
+        Launches on that chip do nothing, its `sources` are those it was asked to compile, and `build(source)` makes one
+        for this adapter to find: False where that is there, Error where it cannot be made.
+        """
+        return None
+
     @abstractmethod
     def allocate(self, nbytes: int) -> Handle:
         """`nbytes` (at least 1) of device memory, freed when the handle is. Raises MemoryError when there is none."""
