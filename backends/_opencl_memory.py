@@ -10,6 +10,7 @@ import numpy as np
 
 from torch_fl.runtime.adapter import Handle, host_bytes
 
+from . import _huge_pages as huge_pages
 from ._opencl_queue import Queue
 
 
@@ -63,6 +64,7 @@ class HostMemory:
             block.pointer = block.int_ptr
             block.address = mapped.ctypes.data
             block.bytes = host_bytes(block.address, nbytes)
+            huge_pages.wish(block.address, nbytes)
             mapped.base.release(mapping)
             mapping.finish()  # kernels of other queues may not write before
             return block

@@ -34,6 +34,8 @@ from torch_fl.runtime.adapter import (
     host_bytes,
 )
 
+from . import _huge_pages as huge_pages
+
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-std=gnu11", "-w")
 
 
@@ -77,6 +79,7 @@ class _Memory:
         except RuntimeError as error:
             raise MemoryError(str(error).splitlines()[0]) from error
         self.address = self.storage.data_ptr()
+        huge_pages.wish(self.address, nbytes)
         self.bytes = host_bytes(self.address, nbytes)
 
 

@@ -33,6 +33,13 @@ FUNC V choose_lanes(const SIGNS m, const V a, const V b) {
     for (int j = 0; j < count; ++j) p[j] = X##_save(lane[j]);           \
   }
 
+// The lanes of a last vector, of which `left` elements are new, that were seen before.
+FUNC SIGNS seen_before(const IDX left) {
+  int lane[VL];
+  for (int j = 0; j < VL; ++j) lane[j] = j < VL - left ? -1 : 0;
+  return *(SIGNS*)lane;
+}
+
 FUNC ACC largest_of(const V v) {
   ACC lane[VL], top = -INFINITY;
   HERE(lane, 0) = v;

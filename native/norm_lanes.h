@@ -35,8 +35,3 @@ FUNC V weighted(const V v, const GLOBAL WT* weight) {
   if (whole < n) { ONCE(last) }
 
 FUNC V square_lanes(const V v) { return v * v; }
-FUNC SIGNS seen_before(const IDX left) {
-  int lane[VL];
-  for (int j = 0; j < VL; ++j) lane[j] = j < VL - left ? -1 : 0;
-  return *(SIGNS*)lane;
-}

@@ -90,3 +90,15 @@ def test_gelu_is_as_near_to_float64_as_on_the_cpu(device: torch.device) -> None:
         exact = work(x.double())
         miss = (work(x.to(device)).cpu().double() - exact).abs().max()
         assert miss <= max(4e-7, 2 * (work(x).double() - exact).abs().max())
+
+
+@pytest.mark.parametrize("target", [torch.float16, torch.bfloat16])
+def test_casts_of_every_length_round_as_on_the_cpu(device: torch.device, target: torch.dtype) -> None:
+    ends = torch.tensor(
+        [0.0, -0.0, 1e-40, 1e-8, 1 + 2**-8, 1 + 3 * 2**-8, 65520, 3.4e38, torch.inf, -torch.inf, torch.nan]
+    )
+    for n in (1, 15, 16, 31, 33, 65, 8193):
+        x = ends.repeat(n // 11 + 1)[:n]
+        there = x.to(device).to(target)
+        torch.testing.assert_close(there.cpu(), x.to(target), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(there.float().cpu(), x.to(target).float(), rtol=0, atol=0, equal_nan=True)

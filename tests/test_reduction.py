@@ -64,6 +64,16 @@ def test_lengths_around_every_edge(n: int, device: torch.device) -> None:
     assert_same(lambda a: (a.t().sum(0), a.t().amin(1), a.t().argmax(0)), y, device=device, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [1, 15, 17, 70])
+@pytest.mark.parametrize("n", [16, 31, 63, 64, 65, 79, 200, 4101])
+def test_rows_end_where_they_end(rows: int, n: int, device: torch.device) -> None:
+    wide = torch.full((rows, n + 40), torch.nan)
+    wide[:, 20 : n + 20] = torch.randn(rows, n) + 1
+    fns = (torch.sum, torch.mean, torch.amax, torch.amin, torch.prod)
+    assert_same(lambda a: [fn(a[:, 20 : n + 20], -1) for fn in fns], wide, device=device, rtol=1e-4, atol=1e-4)
+    assert_same(lambda a: a[:, 20 : n + 20].half().mean(-1), wide, device=device)
+
+
 def test_sum_of_many_ones_is_exact(device: torch.device) -> None:
     ones = torch.ones(2**24 + 2**20, device=device)
     assert ones.sum().item() == 2**24 + 2**20

@@ -29,7 +29,7 @@ ROWS = 128
 PART = 16384
 """Elements a part of a split reduction has at least, on a CPU; elsewhere `GPU_PART`."""
 GPU_PART = 64
-SHORT_ROW = 64
+SHORT_ROW = 32
 """Elements in a row from which explicit vectors pay."""
 
 
@@ -196,7 +196,7 @@ def _launch(
     args: list[Any] = [x, other, shift, out, units, chunk, walk.red.numel, part, walk.kept.numel, e, kept, red]
     lanes = None if columns or _in_groups(b, walk, out) else _lanes(b, out, walk, how, acc, red)
     if lanes is not None:
-        text = lane_source("reduce.h", "reduce_lanes.c")
+        text = lane_source("turn.h", "reduce.h", "reduce_lanes.c")
         mine = {k: v for k, v in defines.items() if not k.startswith("U")}  # in vector.h U is a type
         b.launch(text, "reduce_lanes", (items, parts), args, mine | lanes)
         return

@@ -12,6 +12,7 @@ import torch
 
 from ..refs import MAX_RANK, Addresses, Layout, Ref
 from .source import read_native
+from .vectors import lane_defines, lane_source
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -52,17 +53,27 @@ def emit_runs(b: Builder, target: Ref, source: Ref) -> bool:
 
 
 def emit_halves(b: Builder, target: Ref, source: Ref) -> bool:
-    """target (float16) = source (float32) of the same shape where both are one run; else False. Only for CPUs."""
+    """target = source of the same shape, one a float32 and the other a half, where both are one run and a kernel is
+    better than the compiler's loop; else False. Only for CPUs."""
     from .pointwise import merge
 
-    if not b.is_cpu or (target.dtype, source.dtype) != (torch.float16, torch.float32) or not target.numel:
+    kinds = (source.dtype, target.dtype)
+    if not b.is_cpu or kinds not in _CASTS or not target.numel:
         return False
     sizes, strides = merge(target.shape, [target.strides, source.strides])
     if len(sizes) != 1 or strides != [[1], [1]]:
         return False
     items, chunk = b.split(target.numel)
-    b.launch("halves.c", "to_halves", items, [source, target, target.numel, -(-chunk // 8) * 8])
+    args: list[Any] = [source, target, target.numel, -(-chunk // 64) * 64]
+    if kinds == (torch.float32, torch.float16):
+        b.launch("halves.c", "to_halves", items, args)
+    else:
+        defines = lane_defines(b, torch.float32, T=source.dtype, R=target.dtype)
+        b.launch(lane_source("casts.c"), "cast_lanes", items, args, defines)
     return True
+
+
+_CASTS = {(torch.float32, torch.float16), (torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)}
 
 
 def _bytes(ref: Ref) -> Ref:
