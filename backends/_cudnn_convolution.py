@@ -5,6 +5,7 @@ Arguments are those of torch_fl/kernels/conv.py's functions. The bias is added b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch_fl.builder import Builder
@@ -65,6 +66,7 @@ def _emit(
 ) -> None:
     if {first.dtype, second.dtype} != {made.dtype}:
         raise Unsupported("several dtypes")
+    _check_sizes(*_IMAGES[name](made, first, second), window)
     flat = window.kernel[0] == 1 and first.shape[2] == second.shape[2] == made.shape[2] == 1
     if flat and not window.padding[0]:
         made, first, second = (r.select(2, 0) for r in (made, first, second))
@@ -73,6 +75,23 @@ def _emit(
     target = made if _is_packed(made, last) else _room(b, made, last)
     call(b, library, plan, [_as_packed(b, first, last), _as_packed(b, second, last), target])
     b.deliver(made, target)
+
+
+_IMAGES: dict[str, Callable[[Ref, Ref, Ref], tuple[Ref, Ref]]] = {
+    "convolution": lambda y, x, w: (x, y),
+    "convolution input gradient": lambda gx, gy, w: (gx, gy),
+    "convolution weight gradient": lambda gw, x, gy: (x, gy),
+}
+"""What is convolved, and what comes out, among the result and the two operands."""
+
+
+def _check_sizes(x: Ref, y: Ref, window: Window) -> None:
+    """Raise Unsupported where y is not what a convolution of x has: torch's transposed ones may be padded further."""
+    for n, made, k, s, p, d in zip(
+        x.shape[2:], y.shape[2:], window.kernel, window.stride, window.padding, window.dilation
+    ):
+        if (n + 2 * p - d * (k - 1) - 1) // s + 1 != made:
+            raise Unsupported("more padding than a convolution has")
 
 
 def _add(b: Builder, y: Ref, bias: Ref | None) -> None:

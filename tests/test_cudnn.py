@@ -67,6 +67,9 @@ same(lambda x, w: F.conv2d(x.expand(2, 4, 6, 6), w.mT), torch.randn(1, 4, 6, 1),
 print(went())
 same(lambda x, w: F.conv2d(x[1:].view(1, 4, 5, 5), w), torch.randn(101), torch.randn(3, 4, 3, 3))
 print("unaligned", went())
+more = dict(dilation=3, output_padding=2, stride=2)
+same(lambda x, w: F.conv_transpose2d(x, w, **more), leaf(1, 4, 5, 5), leaf(4, 3, 2, 2))
+print("padded further", went())
 for dtype in (torch.float64, torch.int64):
     x, w = torch.ones(1, 1, 4, 4, dtype=dtype), torch.ones(1, 1, 2, 2, dtype=dtype)
     torch.testing.assert_close(F.conv2d(x.npu(), w.npu()).cpu(), F.conv2d(x, w))
@@ -77,6 +80,7 @@ CONVOLVED = """torch.channels_last conv_fprop conv_dgrad conv_wgrad {(90, 1, 15,
 torch.contiguous_format conv_fprop conv_dgrad conv_wgrad {(90, 30, 5, 1)}
 conv_fprop conv_fprop
 unaligned -
+padded further -
 left -
 """
 ATTENTION = """
