@@ -34,8 +34,6 @@ CPU_ALLOWED = (
 )  # fmt: skip
 """Ops that take CPU tensors beside device tensors, as on CUDA (indices; copies between devices)."""
 
-_META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
-
 
 class Op:
     """One overload on its way through the route: its binder and its plans, or its handler."""
@@ -206,8 +204,6 @@ def _torch_dispatch(func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: d
 
 def boxed(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Entry for the PrivateUse1 dispatch key: factories, and calls that skip __torch_dispatch__."""
-    if args and isinstance(args[0], torch.Tensor) and type(args[0]) is not Tensor:
-        return func.redispatch(_META, *args, **kwargs)  # a fake tensor: it says it is on the device, without data
     try:
         return call(func, args, kwargs)
     except NotOurs:
