@@ -22,13 +22,13 @@
 #define MULTIPLY_STEP(sum, left, right) MULTIPLY(sum, RM, RN, left, TM + PAD, right, TN + PAD, TK)
 #else
 // Matrix instructions (a native/matrix_*.h stands before): waves of WAVE work-items make units of 16 x 16 x 16. Operands
-// lie as they are in memory, halves in rows of the depth, for a work-item wants several along it; 80 bytes from row to
-// row, so that eight rows meet every bank of local memory once. A work-item has HAS_ROWS x HAS_COLS of a unit.
+// lie as they are in memory, halves in rows of the depth, for a work-item wants several along it. TK is a multiple of 16
+// and a define; rows are 2 TK + 16 bytes apart, so that eight of them meet every bank of local memory once. A work-item
+// has HAS_ROWS x HAS_COLS of a unit.
 #define HELD ushort
 #define HELD_OF(LOAD) AS_IT_IS
 #define AS_IT_IS(v) (v)
 #define DEPTH_INSIDE 1
-#define TK 32
 #define PAD 8
 #define DOWN (GROUP / WAVE / 2) /* waves below each other; two stand side by side */
 #define LANE (LID % WAVE)

@@ -50,3 +50,18 @@ static inline Floats4 mfma_on_cpu(Shorts4 a, Shorts4 b, Floats4 d, float (*value
 }
 #define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, d, cbsz, abid, blgp) mfma_on_cpu(a, b, d, half_of)
 #define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, d, cbsz, abid, blgp) mfma_on_cpu(a, b, d, bfloat_of)
+
+// NVIDIA's mma.m16n8k16: A[i][k] is in lane 4 (i % 8) + k % 8 / 2, register i / 8 + 2 (k / 8), half k % 2; B[k][j] in lane
+// 4 j + k % 8 / 2, register k / 8; D's rows l / 4 and l / 4 + 8, columns 2 (l % 4) and the next, in this order.
+static inline void mma_on_cpu(float* const (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], float (*value)(short)) {
+  const Shown* lanes = show(32, a, b, 16, 8);
+  const int lane = group_item() % 32;
+  for (int e = 0; e < 4; ++e) {
+    const int i = lane / 4 + e / 2 * 8, j = lane % 4 * 2 + e % 2;
+    for (int k = 0; k < 16; ++k)
+      *d[e] += value(lanes[4 * (i % 8) + k % 8 / 2].a[2 * (i / 8 + 2 * (k / 8)) + k % 2]) *
+               value(lanes[4 * j + k % 8 / 2].b[2 * (k / 8) + k % 2]);
+  }
+}
+#define MMA(d0, d1, d2, d3, a0, a1, a2, a3, b0, b1) \
+  mma_on_cpu({&(d0), &(d1), &(d2), &(d3)}, {a0, a1, a2, a3}, {b0, b1}, BFLOAT ? bfloat_of : half_of)

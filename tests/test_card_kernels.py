@@ -41,6 +41,8 @@ def test_values_on_the_stand_in(sources: list[str]) -> None:
 @pytest.mark.skipif(nvrtc.library() is None, reason="NVRTC is not installed (PyPI: nvidia-cuda-nvrtc-cu12)")
 @pytest.mark.parametrize(("architecture", "step"), [("sm_75", 5), ("sm_80", 2), ("sm_90", 5)])
 def test_two_groups_fit_a_multiprocessor(sources: list[str], architecture: str, step: int) -> None:
+    if architecture == "sm_75":
+        sources = [s for s in sources if "define WAVE " not in s]  # matrix instructions that it does not have
     with ThreadPoolExecutor(2) as pool:
         found = [u for each in pool.map(lambda s: nvrtc.usage(s, architecture), sources[::step]) for u in each.items()]
     assert found
@@ -55,6 +57,7 @@ def test_two_groups_fit_a_multiprocessor(sources: list[str], architecture: str, 
 @pytest.mark.parametrize(("architecture", "registers", "step"), [("gfx1100", 192, 2), ("gfx90a", 256, 3)])
 def test_nothing_spills_on_amd(sources: list[str], architecture: str, registers: int, step: int) -> None:
     """Two groups of a kernel fit a SIMD unit's registers, and more waves than that on RDNA 3."""
+    sources = [s for s in sources if "define WAVE " not in s]  # NVIDIA's matrix instructions
     with ThreadPoolExecutor(2) as pool:
         found = [u for each in pool.map(lambda s: hip.usage(s, architecture), sources[::step]) for u in each.items()]
     assert len(found) >= len(sources[::step])

@@ -1,5 +1,5 @@
 """Matrix instructions without a card that has them: kernels run with the instructions worked out on the CPU, as manuals
-describe them (tests/matrix_on_cpu.h), and are built to machine code by clang."""
+describe them (tests/matrix_on_cpu.h), and are built to machine code by clang and NVRTC."""
 
 from __future__ import annotations
 
@@ -10,36 +10,30 @@ from pathlib import Path
 
 import cupy_double
 import hip
+import nvrtc
 import pytest
 from subprocesses import HERE, run_python
 from torch_fl.backends import rocm
 
-CARDS = {
+AMD = {
     "gfx1100": ("v_wmma_f32_16x16x16_", "rocm0"),
     "gfx90a": ("v_mfma_f32_16x16x16", "rocm0 and small"),
     "gfx942": ("v_mfma_f32_16x16x16", "rocm0 and not small"),
 }
 """Architecture: the instruction that its machine code must have, and the cases it runs."""
+CARDS = {**AMD, "sm_80": ("mma.sync", "cuda0")}
 
 
 @pytest.fixture(scope="module", params=CARDS)
 def card(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
     """An architecture, and the sources with matrix instructions that its cases compiled."""
     folder = tmp_path_factory.mktemp("sources")
+    adapter, cases = "rocm" if request.param in AMD else "cuda", CARDS[request.param][1]
     environment = {
-        "PYTHONPATH": f"{HERE / 'double'}:{HERE}", "TORCH_FL_BACKENDS": "rocm", "CUPY_DOUBLE_SOURCES": str(folder),
+        "PYTHONPATH": f"{HERE / 'double'}:{HERE}", "TORCH_FL_BACKENDS": adapter, "CUPY_DOUBLE_SOURCES": str(folder),
         "CUPY_DOUBLE_ARCHITECTURE": request.param, "TORCH_FL_CACHE": str(tmp_path_factory.mktemp("cache")),
     }  # fmt: skip
-    arguments = [
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        CARDS[request.param][1],
-        str(HERE / "matrix_cases.py"),
-    ]
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", cases, str(HERE / "matrix_cases.py")]
     done = run_python(*arguments, timeout=600, **environment)
     assert done.returncode == 0, done.stdout[-5000:]
     return request.param, [text for f in sorted(Path(folder).iterdir()) if "define WAVE " in (text := f.read_text())]
@@ -55,12 +49,22 @@ def test_values(card: tuple[str, list[str]]) -> None:
 
 
 @pytest.mark.device
-@pytest.mark.skipif(hip.COMPILER is None, reason=hip.MISSING)
-def test_machine_code_has_the_instruction_and_spills_nothing(card: tuple[str, list[str]]) -> None:
+def test_machine_code_has_the_instruction_and_two_groups_fit(card: tuple[str, list[str]]) -> None:
     architecture, sources = card
+    if architecture in AMD:
+        if hip.COMPILER is None:
+            pytest.skip(hip.MISSING)
+        _check_amd(architecture, sources[::4])
+    else:
+        if nvrtc.library() is None:
+            pytest.skip("NVRTC is not installed (PyPI: nvidia-cuda-nvrtc-cu12)")
+        _check_nvidia(architecture, sources[::4])
+
+
+def _check_amd(architecture: str, sources: list[str]) -> None:
     target = architecture if hip.knows(architecture) else "gfx940"  # which has the same instructions
     with ThreadPoolExecutor(2) as pool:
-        texts = list(pool.map(lambda s: hip.assembly(s, target), sources[::4]))
+        texts = list(pool.map(lambda s: hip.assembly(s, target), sources))
     assert texts
     for text in texts:
         for name, body in re.findall(r"^(\w+):.*?@\1\n(.*?)\.end_amdhsa_kernel", text, re.DOTALL | re.MULTILINE):
@@ -69,6 +73,16 @@ def test_machine_code_has_the_instruction_and_spills_nothing(card: tuple[str, li
             assert usage.spilled == 0, (name, usage)
             assert usage.shared <= 32 << 10, (name, usage)
             assert usage.registers <= 192, (name, usage)
+
+
+def _check_nvidia(architecture: str, sources: list[str]) -> None:
+    assert sources
+    for source in sources:
+        assert CARDS[architecture][0] in source
+        for name, usage in nvrtc.usage(source, architecture).items():
+            assert usage.spilled <= 32, (name, usage)
+            assert usage.shared <= 32 << 10, (name, usage)
+            assert usage.registers <= 128, (name, usage)
 
 
 @pytest.mark.parametrize(("architecture", "dtypes"), [("gfx1100", 2), ("gfx90a", 1), ("gfx942", 2), ("gfx1030", 0)])

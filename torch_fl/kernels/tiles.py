@@ -47,12 +47,12 @@ def matrix_for(b: Builder, a: torch.dtype, x: torch.dtype) -> Matrix | None:
 
 def matrix_defines(matrix: Matrix | None, dtype: torch.dtype) -> dict[str, int]:
     """What the text of matrix instructions asks for besides the defines of a kernel of tiles."""
-    return {"BFLOAT": int(dtype == torch.bfloat16)} if matrix else {}
+    return {"BFLOAT": int(dtype == torch.bfloat16), "TK": matrix.depth} if matrix else {}
 
 
 def steps_of(depth: int, matrix: Matrix | None) -> int:
     """Steps of a depth: what is in local memory at once, TK in native/tiles.h, is one."""
-    return -(-depth // (32 if matrix else 16))
+    return -(-depth // (matrix.depth if matrix else 16))
 
 
 def tile_ways(b: Builder, p: Problem) -> list[tuple[str, Emit]]:

@@ -89,6 +89,8 @@ class Matrix:
 
     text: str
     dtypes: tuple[torch.dtype, ...]
+    depth: int = 32
+    """Steps of the depth that a group takes at once: 16 where registers are few."""
 
 
 @dataclass(frozen=True)
