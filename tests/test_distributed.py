@@ -23,7 +23,7 @@ def _results(file: Path, *arguments: str, **environment: str) -> list[dict[str, 
     def process(rank: int) -> Any:
         backends = ("opencl", "host")[rank]  # neighbours need not have the same chip
         command = [str(HERE / "distributed_cases.py"), str(rank), str(file), *arguments]
-        return run_python(*command, TORCH_FL_BACKENDS=backends, **environment)
+        return run_python(*command, timeout=600, TORCH_FL_BACKENDS=backends, **environment)
 
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(process, (0, 1)))

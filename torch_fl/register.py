@@ -96,6 +96,7 @@ def _register() -> None:
         cuda.enable(mode)
 
 
+# Not detach: a fake tensor is made of one that C++ detaches, which must have no Python object.
 EXPLICIT = (
     "empty.memory_format", "empty_strided", "copy_", "_to_copy", "_copy_from", "set_.source_Tensor", "resize_",
     "as_strided", "alias", "_local_scalar_dense", "view", "lift_fresh", "record_stream",
