@@ -173,3 +173,37 @@ def test_deepcopy_stays_pickle_leaves(device: torch.device) -> None:
     torch.save(model.state_dict(), file)
     file.seek(0)
     torch.testing.assert_close(torch.load(file)["weight"], model.weight.detach().cpu())
+
+
+def _lazy(device: Any = None) -> nn.Module:
+    layers = [nn.LazyConv2d(3, 3, device=device), nn.LazyBatchNorm2d(device=device), nn.Flatten()]
+    return nn.Sequential(*layers, nn.LazyLinear(2, device=device))
+
+
+@pytest.mark.parametrize("how", ["to", "virtualize", "made there", "made there by default"])
+def test_lazy_modules(device: torch.device, how: str) -> None:
+    if how == "to":
+        model = _lazy().to(device)
+    elif how == "virtualize":
+        model = torch_fl.virtualize(_lazy(), device)
+    elif how == "made there":
+        model = _lazy(device)
+    else:
+        with device:
+            model = _lazy()
+    first = next(model.parameters())
+    x = torch.randn(2, 5, 6, 6)
+    model(x.to(device)).sum().backward()
+    assert next(model.parameters()) is first
+    assert {t.device for t in (*model.parameters(), *model.buffers())} == {device}
+    assert first.grad is not None
+    assert isinstance(first, nn.Parameter)
+    plain = _lazy()
+    plain.load_state_dict({k: v.cpu() for k, v in model.state_dict().items()})
+    torch.testing.assert_close(model.eval()(x.to(device)).cpu(), plain.eval()(x), rtol=1e-4, atol=1e-5)
+
+
+def test_lazy_modules_go_back_and_change_their_dtype(device: torch.device) -> None:
+    model = _lazy().to(device).double().to("cpu")
+    assert model(torch.randn(2, 5, 6, 6, dtype=torch.float64)).dtype == torch.float64
+    assert {t.device.type for t in (*model.parameters(), *model.buffers())} == {"cpu"}

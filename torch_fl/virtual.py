@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from . import api, names
+from .compat import lazy
 from .compat.module_apply import OURS
 from .errors import Error, message
 
@@ -100,6 +102,9 @@ def _move(model: nn.Module, device: torch.device) -> None:
 
 def move_in_place(tensor: torch.Tensor, device: torch.device, name: str = "tensor") -> None:
     """Move a leaf tensor with its gradient and attributes to `device`; the Python object stays the same."""
+    if is_lazy(tensor):
+        lazy.move(tensor, lambda t: t.to(device))
+        return
     if names.canonical(tensor.device) == device:
         return
     grad, tensor.grad = tensor.grad, None

@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from .. import names
+from . import lazy
 
 Fn = Callable[[torch.Tensor], torch.Tensor]
 
@@ -33,15 +35,20 @@ def patch_module_apply() -> None:
             for child in self.children():
                 child._apply(fn)
         for name, parameter in self._parameters.items():
-            if parameter is not None:
+            if is_lazy(parameter):
+                lazy.move(parameter, fn)
+            elif parameter is not None:
                 self._parameters[name] = _moved(parameter, fn)
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if is_lazy(buffer):
+                lazy.move(buffer, fn)
+            elif buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 
     _apply.__wrapped__ = original  # type: ignore[attr-defined]
     nn.Module._apply = _apply  # type: ignore[method-assign]
+    lazy.install()
 
 
 def _moved(parameter: nn.Parameter, fn: Fn) -> nn.Parameter:
@@ -70,7 +77,7 @@ def _involves_us(module: nn.Module, fn: Fn) -> bool:
     first = next(module.parameters(), None)
     if first is None:
         return False
-    if names.is_ours(first.device):
+    if names.is_ours(first.device) or lazy.home_of(first) is not None:
         return True
     if first.device.type != "cpu":
         return False
