@@ -103,7 +103,7 @@ def _move(model: nn.Module, device: torch.device) -> None:
 def move_in_place(tensor: torch.Tensor, device: torch.device, name: str = "tensor") -> None:
     """Move a leaf tensor with its gradient and attributes to `device`; the Python object stays the same."""
     if is_lazy(tensor):
-        lazy.move(tensor, lambda t: t.to(device))
+        lazy.moved(tensor, lambda t: t.to(device))
         return
     if names.canonical(tensor.device) == device:
         return

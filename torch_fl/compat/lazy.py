@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.nn import parameter
@@ -16,7 +16,8 @@ from torch.nn import parameter
 from .. import names
 
 _HOME = "_torch_fl_home"
-_Mixin: Any = parameter.UninitializedTensorMixin
+T = TypeVar("T", bound=torch.Tensor)
+_Mixin: Any = vars(parameter)["UninitializedTensorMixin"]  # torch does not export it
 
 
 def home_of(tensor: torch.Tensor) -> torch.device | None:
@@ -24,15 +25,16 @@ def home_of(tensor: torch.Tensor) -> torch.device | None:
     return vars(tensor).get(_HOME) if isinstance(tensor, _Mixin) else None
 
 
-def move(tensor: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """What `fn` does to tensors, as far as it is of device and dtype, for a lazy parameter or buffer."""
-    moved = fn(torch.empty(0, dtype=tensor.data.dtype, device=home_of(tensor) or tensor.data.device))
+def moved(tensor: T, fn: Callable[[torch.Tensor], torch.Tensor]) -> T:
+    """A lazy parameter or buffer, the same object, after what `fn` does to a tensor's device and dtype."""
+    made = fn(torch.empty(0, dtype=tensor.data.dtype, device=home_of(tensor) or tensor.data.device))
     vars(tensor).pop(_HOME, None)
-    if names.is_ours(moved.device):
-        vars(tensor)[_HOME] = moved.device
-        moved = torch.empty(0, dtype=moved.dtype, device="cpu")
-    if moved.dtype != tensor.data.dtype or moved.device != tensor.data.device:
-        tensor.data = moved
+    if names.is_ours(made.device):
+        vars(tensor)[_HOME] = made.device
+        made = torch.empty(0, dtype=made.dtype, device="cpu")
+    if made.dtype != tensor.data.dtype or made.device != tensor.data.device:
+        tensor.data = made
+    return tensor
 
 
 def _made(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,5 +75,5 @@ def _materialize(original: Callable[..., None]) -> Callable[..., None]:
 def install() -> None:
     """Wrap the constructors and `materialize`; done once, at registration."""
     for cls in (parameter.UninitializedParameter, parameter.UninitializedBuffer):
-        cls.__new__ = staticmethod(_made(cls.__new__))  # type: ignore[assignment]
+        cls.__new__ = staticmethod(_made(cls.__new__))  # type: ignore[method-assign]
     _Mixin.materialize = _materialize(_Mixin.materialize)

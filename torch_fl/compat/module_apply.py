@@ -35,15 +35,11 @@ def patch_module_apply() -> None:
             for child in self.children():
                 child._apply(fn)
         for name, parameter in self._parameters.items():
-            if is_lazy(parameter):
-                lazy.move(parameter, fn)
-            elif parameter is not None:
+            if parameter is not None:
                 self._parameters[name] = _moved(parameter, fn)
         for name, buffer in self._buffers.items():
-            if is_lazy(buffer):
-                lazy.move(buffer, fn)
-            elif buffer is not None:
-                self._buffers[name] = fn(buffer)
+            if buffer is not None:
+                self._buffers[name] = lazy.moved(buffer, fn) if is_lazy(buffer) else fn(buffer)
         return self
 
     _apply.__wrapped__ = original  # type: ignore[attr-defined]
@@ -55,6 +51,8 @@ def _moved(parameter: nn.Parameter, fn: Fn) -> nn.Parameter:
     """`parameter` with fn applied to it and its gradient: the same object, or a new one while a graph holds it."""
     from ..virtual import replace_content
 
+    if is_lazy(parameter):
+        return lazy.moved(parameter, fn)
     with torch.no_grad():
         applied = fn(parameter)
         if applied is parameter:  # a tied weight that has been moved
