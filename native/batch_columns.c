@@ -20,7 +20,15 @@ kernel column_moments(in T x, out ACC mean, out ACC squares, long rows, long par
       square[j] = (v - zero[j]) * (v - zero[j]);
       sum[j] = v - zero[j];
     }
-    for (IDX r = r0 + 1; r < r1; ++r) {
+    IDX r = r0 + 1;
+    for (; r + 3 <= r1; r += 3) {  // sums are loaded and stored once for three rows
+      const GLOBAL T *row = from + r * width, *next = row + width, *last = next + width;
+      EACH(const V z = HERE(zero, j); const V a = T_at(row + j) - z; const V b = T_at(next + j) - z;
+           const V c = T_at(last + j) - z; HERE(sum, j) += a + b + c; HERE(square, j) += a * a + b * b + c * c;
+           , const ACC z = zero[j]; const ACC a = T_load(row[j]) - z; const ACC b = T_load(next[j]) - z;
+           const ACC c = T_load(last[j]) - z; sum[j] += a + b + c; square[j] += a * a + b * b + c * c;)
+    }
+    for (; r < r1; ++r) {
       const GLOBAL T* row = from + r * width;
       EACH(const V d = T_at(row + j) - HERE(zero, j); HERE(sum, j) += d; HERE(square, j) += d * d;
            , const ACC d = T_load(row[j]) - zero[j]; sum[j] += d; square[j] += d * d;)

@@ -17,7 +17,7 @@ from .vectors import lane_defines, lane_source
 if TYPE_CHECKING:
     from ..builder import Builder
 
-TILE = 512
+TILE = 1024
 """Columns of a work-item, as in native/batch_columns.h."""
 _GRAIN = 16384
 _FEW = 64
