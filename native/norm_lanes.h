@@ -10,8 +10,8 @@ FUNC V weighted(const V v, const GLOBAL WT* weight) {
   return v;
 }
 #define NEW(v) CHOOSE(seen, ALL(0), v)
-// The sum over a row of TERM(i), which starts at element i; `last` is where its last vector starts.
-#define SUM_OVER(result, TERM)                                      \
+// The lanes' sums over a row of TERM(i), which starts at element i; `last` is where its last vector starts.
+#define LANES_OVER(result, TERM)                                    \
   {                                                                 \
     V total_ = ALL(0);                                              \
     for (IDX i = 0; i < whole;) {                                   \
@@ -27,7 +27,14 @@ FUNC V weighted(const V v, const GLOBAL WT* weight) {
       total_ += (s0 + s1) + (s2 + s3);                              \
     }                                                               \
     if (whole < n) total_ += NEW(TERM(last));                       \
-    result = total_of(total_);                                      \
+    result = total_;                                                \
+  }
+// The sum of them.
+#define SUM_OVER(result, TERM)                                      \
+  {                                                                 \
+    V lanes_;                                                       \
+    LANES_OVER(lanes_, TERM)                                        \
+    result = total_of(lanes_);                                      \
   }
 // DO(i) for each vector of a row, ONCE(i) for the last one where some lanes of it were seen before.
 #define EACH(DO, ONCE)                          \

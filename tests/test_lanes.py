@@ -102,3 +102,15 @@ def test_casts_of_every_length_round_as_on_the_cpu(device: torch.device, target:
         there = x.to(device).to(target)
         torch.testing.assert_close(there.cpu(), x.to(target), rtol=0, atol=0, equal_nan=True)
         torch.testing.assert_close(there.float().cpu(), x.to(target).float(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("n", [16, 17, 31, 256, 257])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_rows_normalized_together_stay_apart(device: torch.device, n: int, dtype: torch.dtype) -> None:
+    for rows in (1, 15, 16, 17, 50):
+        x = (torch.randn(rows, n) * torch.arange(1, rows + 1).view(rows, 1)).to(dtype)
+        x[rows // 2, n - 1] = torch.nan
+        weight, bias = torch.randn(n).to(dtype), torch.randn(n).to(dtype)
+        for work in (lambda t, w, b: F.layer_norm(t, (n,), w, b), lambda t, w, b: F.rms_norm(t, (n,), w, 1e-5)):
+            got = work(x.to(device), weight.to(device), bias.to(device)).cpu()
+            torch.testing.assert_close(got, work(x, weight, bias), equal_nan=True, **TOLERANCE[dtype])

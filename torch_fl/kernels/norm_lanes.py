@@ -13,6 +13,9 @@ from .vectors import lane_defines, lane_source
 if TYPE_CHECKING:
     from ..builder import Builder
 
+SHORT = 256
+"""Elements of a row up to which several rows are in the nearest cache together."""
+
 
 def norm_lane_defines(b: Builder, x: Ref, weights: Ref, n: int) -> dict[str, object] | None:
     """The defines of native/norm_lanes.h for rows of n elements; None where independent elements serve them."""
@@ -25,7 +28,7 @@ def norm_lane_defines(b: Builder, x: Ref, weights: Ref, n: int) -> dict[str, obj
 
 def norm_lanes(b: Builder, name: str, items: int, args: Sequence[Any], defines: dict[str, Any]) -> None:
     """Launch the kernel `name` of the file of that name."""
-    b.launch(lane_source("norm_lanes.h", f"{name}.c"), name, items, args, defines)
+    b.launch(lane_source("turn.h", "norm_lanes.h", f"{name}.c"), name, items, args, defines)
 
 
 def join_parts(b: Builder, parts: Sequence[Ref | None], outs: Sequence[Ref | None]) -> None:

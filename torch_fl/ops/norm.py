@@ -9,7 +9,7 @@ import torch
 
 from ..builder import Builder
 from ..kernels.norm import compute_dtype, masked
-from ..kernels.norm_lanes import join_parts, norm_lane_defines, norm_lanes
+from ..kernels.norm_lanes import SHORT, join_parts, norm_lane_defines, norm_lanes
 from ..kernels.row_groups import emit_norm_grads, grad_parts, launch_rows
 from ..kernels.source import read_native
 from ..kernels.types import ctype
@@ -62,7 +62,7 @@ def normalize_rows(
     args = [*tensors, chunk, n, eps]
     lanes = norm_lane_defines(b, x, weight or bias or x, n)
     if lanes is not None:
-        norm_lanes(b, "norm_lanes", items, args, defines | lanes)
+        norm_lanes(b, "norm_short_lanes" if n <= SHORT else "norm_lanes", items, args, defines | lanes)
     else:
         b.launch(read_native("layer_norm.h") + read_native("layer_norm.c"), "layer_norm", items, args, defines)
     b.deliver(out, y)
