@@ -108,7 +108,7 @@ def new(self: Tensor, *args: Any, **options: Any) -> torch.Tensor:
 def numpy(self: Tensor, *, force: bool = False) -> Any:
     """As torch has it: only `force=True` copies to the host. Raises TypeError otherwise."""
     if force:
-        return self.detach().cpu().resolve_conj().resolve_neg().numpy()
+        return plain(self.detach().cpu()).resolve_conj().resolve_neg().numpy()
     raise TypeError(
         f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
         "first."
@@ -129,12 +129,17 @@ def __dlpack__(self: Tensor, **options: Any) -> Any:
 
 def tolist(self: Tensor) -> Any:
     """Nested Python lists of the values; waits for the device."""
-    return self.detach().cpu().tolist()
+    return plain(self.detach().cpu()).tolist()
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Without the user's class."""
+    return tensor if type(tensor) is torch.Tensor else torch._C.TensorBase.as_subclass(tensor, torch.Tensor)
 
 
 def __repr__(self: Tensor, *, tensor_contents: str | None = None) -> str:
-    host = self.detach().cpu()
-    body = tensor_contents if tensor_contents is not None else _tensor_str._tensor_str(host, len("tensor("))
+    host, name = plain(self.detach().cpu()), "tensor" if type(self) is Tensor else type(self).__name__
+    body = tensor_contents if tensor_contents is not None else _tensor_str._tensor_str(host, len(name) + 1)
     suffixes = [f"device='{self.device}'"]
     if host.numel() == 0 and host.dim() != 1:
         suffixes.append(f"size={tuple(host.shape)}")
@@ -144,7 +149,7 @@ def __repr__(self: Tensor, *, tensor_contents: str | None = None) -> str:
         suffixes.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
     elif self.requires_grad:
         suffixes.append("requires_grad=True")
-    text = _tensor_str._add_suffixes("tensor(" + body, suffixes, 0, force_newline=False)
+    text = _tensor_str._add_suffixes(f"{name}({body}", suffixes, 0, force_newline=False)
     return f"Parameter containing:\n{text}" if isinstance(self, torch.nn.Parameter) else text
 
 
@@ -152,6 +157,13 @@ def __format__(self: Tensor, spec: str) -> str:
     if self.dim() == 0:
         return self.item().__format__(spec)
     return object.__format__(self, spec)
+
+
+def as_subclass(self: Tensor, cls: type) -> Any:
+    """The same tensor as an instance of a class of the user's (compat/subclass.py)."""
+    from .compat import subclass
+
+    return subclass.as_subclass(self, cls)
 
 
 def _copied(buffer: Buffer, memo: dict[int, Any]) -> Buffer:
@@ -179,6 +191,8 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> torch.Tensor:
         made = torch.nn.Parameter(made, self.requires_grad)
     else:
         made.requires_grad_(self.requires_grad)
+    if type(self) is not Tensor:
+        made = made.as_subclass(type(self))
     memo[id(self)] = made
     if self.grad is not None:
         made.grad = copy.deepcopy(self.grad, memo)
@@ -207,7 +221,7 @@ def install() -> None:
     """Put the overrides into the class."""
     for fn in (
         to, cpu, get_device, new, new_tensor, numpy, __array__, tolist, __repr__, __format__, __deepcopy__,
-        __dlpack__, data_ptr, untyped_storage,
+        __dlpack__, data_ptr, untyped_storage, as_subclass,
     ):  # fmt: skip
         setattr(Tensor, fn.__name__, fn)
     Tensor.__reduce_ex__ = reduce_ex  # type: ignore[assignment, method-assign]
