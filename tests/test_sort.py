@@ -132,3 +132,11 @@ def test_counting(device: torch.device) -> None:
     assert_same(torch.isin, i, torch.tensor([1, 5]), device=device)
     with pytest.raises(RuntimeError, match="non-negative"):
         torch.bincount(torch.tensor([-1], device=device))
+
+
+def test_histc_of_integers(device: torch.device) -> None:
+    """torch's CPU has none; on CUDA mixtures of experts count their tokens with it."""
+    x = torch.tensor([0, 1, 1, 3, 7, 7, -2], dtype=torch.int32, device=device)
+    assert torch.histc(x, bins=8, min=0, max=7).tolist() == [1, 2, 0, 1, 0, 0, 0, 2]
+    assert torch.histc(x.long(), 3, 0, 6).tolist() == [3, 1, 0]
+    assert torch.histc(x, 4).dtype == torch.int32

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import torch_fl
+
 
 def other_device(device: torch.device) -> torch.device:
     if torch.npu.device_count() < 2:
@@ -172,3 +174,12 @@ def test_a_model_is_exported(device: torch.device) -> None:
     exported = torch.export.export(model, (x,)).module()
     torch.testing.assert_close(exported(2 * x), model(2 * x))
     assert exported(x).device == device
+
+
+def test_nested_tensors(device: torch.device) -> None:
+    """Of the strided layout torch would end the process."""
+    parts = [torch.ones(2, 3, device=device, requires_grad=True), torch.ones(4, 3, device=device)]
+    jagged = torch.nested.nested_tensor(parts, layout=torch.jagged)
+    assert (jagged * 2).values().sum().item() == 36
+    with pytest.raises(torch_fl.Error, match=r"layout=torch\.jagged"):
+        torch.nested.as_nested_tensor(parts, layout=torch.strided)

@@ -64,6 +64,12 @@ def _whisper() -> tuple[Any, dict[str, torch.Tensor]]:
 _WHISPER_LAYER = {"layers": 1, "attention_heads": 2, "ffn_dim": 64}
 
 
+def _mixtral() -> tuple[Any, dict[str, torch.Tensor]]:
+    config = transformers.MixtralConfig(vocab_size=99, num_key_value_heads=2, num_local_experts=4, **SMALL)
+    tokens = _tokens(2, 7)
+    return transformers.MixtralForCausalLM(config), {"input_ids": tokens, "labels": tokens}
+
+
 def _llama() -> Any:
     config = transformers.LlamaConfig(
         vocab_size=99, num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2, **SMALL
@@ -71,7 +77,7 @@ def _llama() -> Any:
     return transformers.LlamaForCausalLM(config)
 
 
-@pytest.mark.parametrize("make", [_bert, _vit, _convnext, _swin, _resnet, _whisper])
+@pytest.mark.parametrize("make", [_bert, _vit, _convnext, _swin, _resnet, _whisper, _mixtral])
 def test_results_and_gradients_match_the_cpu(make: Any, device: torch.device) -> None:
     model, inputs = make()
     model.eval()

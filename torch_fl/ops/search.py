@@ -85,14 +85,18 @@ def _counted(bins: torch.Tensor, source: torch.Tensor, n: int, dtype: torch.dtyp
 
 @handler("aten::histc")
 def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
-    """Counts of the elements in equal bins from `min` to `max` (both 0: the data's own); others are left out."""
-    if not self.dtype.is_floating_point:
-        raise NotImplementedError(f'"histogram_cpu" not implemented for {self.dtype}')
+    """Counts of the elements in equal bins from `min` to `max` (both 0: the data's own); others are left out.
+
+    Integers too, as on CUDA, in integer arithmetic: libraries ask that of every device but the CPU.
+    """
+    if self.dtype.is_complex or self.dtype == torch.bool:
+        raise NotImplementedError(f'"histc" not implemented for {self.dtype}')
     if bins <= 0:
         raise RuntimeError(f"torch.histc(): bins must be > 0, but got {bins} for dimension 0")
-    low, high = float(min), float(max)
+    number = float if self.dtype.is_floating_point else int
+    low, high = number(min), number(max)
     if low == high and self.numel():
-        low, high = (float(f(self).item()) for f in (_ATEN.min.default, _ATEN.max.default))
+        low, high = (number(f(self).item()) for f in (_ATEN.min.default, _ATEN.max.default))
     if low == high:
         low, high = low - 1, high + 1
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -100,7 +104,10 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torc
     if low > high:
         raise RuntimeError("torch.histc: max must be larger than min")
     flat = _ATEN.reshape.default(self, (-1,))
-    place = ((flat - low) / (high - low) * bins).to(torch.int64).clamp(max=bins - 1)
+    if number is float:
+        place = ((flat - low) / (high - low) * bins).to(torch.int64).clamp(max=bins - 1)
+    else:
+        place = ((flat.to(torch.int64) - low) * bins).div(high - low, rounding_mode="floor").clamp(max=bins - 1)
     inside = (flat >= low) & (flat <= high)
     place = _ATEN.where.ScalarOther(inside, place, bins)
     counts = _counted(place, _ATEN.ones_like.default(flat), bins + 1, self.dtype)
