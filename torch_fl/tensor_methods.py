@@ -160,8 +160,8 @@ def __format__(self: Tensor, spec: str) -> str:
 
 
 def as_subclass(self: Tensor, cls: type) -> Any:
-    """The same tensor as an instance of a class of the user's (compat/subclass.py)."""
-    from .compat import subclass
+    """The same tensor as an instance of a class of the user's (ops/subclass.py)."""
+    from .ops import subclass
 
     return subclass.as_subclass(self, cls)
 
