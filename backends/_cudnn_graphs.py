@@ -6,7 +6,7 @@ card: what these functions draw can be checked by the real package's `validate()
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -120,8 +120,9 @@ LOG_SUM = "stats"
 def attention(q: Ref, k: Ref, v: Ref, bias: Ref | None, scale: float, causal: bool, out: Ref, lse: Ref) -> Node:
     """[b, h, l, e] with heads in one piece; lse [b, h, lq]. A causal query sees keys up to its own number."""
     reads = _named(q=q, k=k, v=v, bias=bias)
-    stats = replace(lse, shape=(*lse.shape, 1), strides=(*lse.strides, 1))
-    return Node("sdpa", reads, _named(out=out, stats=stats), (("is_inference", False), *_score(scale, causal)))
+    return Node(
+        "sdpa", reads, _named(out=out, stats=lse.unsqueeze(-1)), (("is_inference", False), *_score(scale, causal))
+    )
 
 
 def attention_gradients(
@@ -129,8 +130,7 @@ def attention_gradients(
     grads: tuple[Ref, Ref, Ref], deterministic: bool,
 ) -> Node:  # fmt: skip
     """Gradients of q, k and v."""
-    stats = replace(lse, shape=(*lse.shape, 1), strides=(*lse.strides, 1))
-    reads = _named(q=q, k=k, v=v, o=out, dO=grad, stats=stats, bias=bias)
+    reads = _named(q=q, k=k, v=v, o=out, dO=grad, stats=lse.unsqueeze(-1), bias=bias)
     once = (("use_deterministic_algorithm", True),) if deterministic else ()
     return Node("sdpa_backward", reads, _named(dq=grads[0], dk=grads[1], dv=grads[2]), (*_score(scale, causal), *once))
 

@@ -66,6 +66,17 @@ def card(device: torch.device, new_plans: None, monkeypatch: pytest.MonkeyPatch)
     return device
 
 
+@pytest.fixture(params=["small", "large"])
+def tile(request: pytest.FixtureRequest, card: torch.device, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """The card where products that leave groups idle are made in small tiles, and where none is thought to."""
+    chip = devices.devices()[card.index]
+    units = 1 if request.param == "large" else 4
+    monkeypatch.setattr(
+        chip, "properties", chip.properties.__class__(**{**vars(chip.properties), "compute_units": units})
+    )
+    return card
+
+
 if os.environ.get("TORCH_FL_TEST_SHAPES") == "card":  # the same for every test
     for _chip in devices.devices():
         _chip.is_cpu, _chip.groups = False, True

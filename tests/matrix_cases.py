@@ -16,17 +16,6 @@ from torch_fl.runtime.devices import devices
 SIZES = [(1, 1, 1), (2, 16, 31), (15, 17, 32), (64, 64, 33), (65, 66, 17), (130, 70, 63), (31, 129, 64), (64, 128, 0)]
 
 
-@pytest.fixture(params=["small", "large"])
-def tile(request: pytest.FixtureRequest, card: torch.device, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """The card where products that leave groups idle are made in small tiles, and where none is thought to."""
-    chip = devices()[card.index]
-    units = 1 if request.param == "large" else 4
-    monkeypatch.setattr(
-        chip, "properties", chip.properties.__class__(**{**vars(chip.properties), "compute_units": units})
-    )
-    return card
-
-
 @pytest.fixture(params=[torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     """Each half that the card's instructions take."""

@@ -20,6 +20,20 @@ def run_python(*arguments: str, timeout: int = 120, **environment: str) -> subpr
     )
 
 
+def sources_on_stand_in(folder: Path, adapter: str, chosen: str, files: list[str], **environment: str) -> list[str]:
+    """Run tests (`-k chosen`) on the stand-in for CuPy, which must pass; what was compiled meanwhile."""
+    sources, cache = folder / "sources", folder / "cache"
+    sources.mkdir()
+    environment |= {
+        "PYTHONPATH": f"{HERE / 'double'}:{HERE}", "TORCH_FL_BACKENDS": adapter, "CUPY_DOUBLE_SOURCES": str(sources),
+        "TORCH_FL_CACHE": str(cache),
+    }  # fmt: skip
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *(str(HERE / f) for f in files)]
+    done = run_python(*arguments, timeout=600, **environment)
+    assert done.returncode == 0, done.stdout[-5000:]
+    return [f.read_text() for f in sorted(sources.iterdir())]
+
+
 def output_of(code: str, *, timeout: int = 120, **environment: str) -> str:
     """What a program prints; it must exit with 0."""
     done = run_python("-c", code, timeout=timeout, **environment)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import hip
 import nvrtc
 import pytest
-from subprocesses import HERE, run_python
+from subprocesses import sources_on_stand_in
 
 FILES = ["tiles", "row_groups", "conv_tiles", "attention_tiles", "fours", "transpose_groups"]
 CHOSEN = "cuda0 and (65 or 66 or 70 or tile or cut or dtypes or exact or layouts or norms or results)"
@@ -19,16 +19,9 @@ MOST_SPILLED = 32
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What was compiled while the tests ran on the stand-in, kernels with groups only."""
-    folder = tmp_path_factory.mktemp("sources")
-    environment = {
-        "PYTHONPATH": f"{HERE / 'double'}:{HERE}", "TORCH_FL_BACKENDS": "cuda", "CUPY_DOUBLE_SOURCES": str(folder),
-        "TORCH_FL_CACHE": str(tmp_path_factory.mktemp("cache")),
-    }  # fmt: skip
-    files = [str(HERE / f"test_{name}.py") for name in FILES]
-    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHOSEN, *files]
-    done = run_python(*arguments, timeout=600, **environment)
-    assert done.returncode == 0, done.stdout[-3000:]
-    return [text for f in sorted(folder.iterdir()) if "void __launch_bounds__" in (text := f.read_text())]
+    files = [f"test_{name}.py" for name in FILES]
+    compiled = sources_on_stand_in(tmp_path_factory.mktemp("stand_in"), "cuda", CHOSEN, files)
+    return [text for text in compiled if "void __launch_bounds__" in text]
 
 
 @pytest.mark.device

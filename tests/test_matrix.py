@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import cupy_double
 import hip
 import nvrtc
 import pytest
-from subprocesses import HERE, run_python
+from subprocesses import sources_on_stand_in
 from torch_fl.backends import rocm
 
 AMD = {
@@ -27,16 +26,10 @@ CARDS = {**AMD, "sm_80": ("mma.sync", "cuda0")}
 @pytest.fixture(scope="module", params=CARDS)
 def card(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
     """An architecture, and the sources with matrix instructions that its cases compiled."""
-    folder = tmp_path_factory.mktemp("sources")
     adapter, cases = "rocm" if request.param in AMD else "cuda", CARDS[request.param][1]
-    environment = {
-        "PYTHONPATH": f"{HERE / 'double'}:{HERE}", "TORCH_FL_BACKENDS": adapter, "CUPY_DOUBLE_SOURCES": str(folder),
-        "CUPY_DOUBLE_ARCHITECTURE": request.param, "TORCH_FL_CACHE": str(tmp_path_factory.mktemp("cache")),
-    }  # fmt: skip
-    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", cases, str(HERE / "matrix_cases.py")]
-    done = run_python(*arguments, timeout=600, **environment)
-    assert done.returncode == 0, done.stdout[-5000:]
-    return request.param, [text for f in sorted(Path(folder).iterdir()) if "define WAVE " in (text := f.read_text())]
+    folder, files = tmp_path_factory.mktemp("stand_in"), ["matrix_cases.py"]
+    compiled = sources_on_stand_in(folder, adapter, cases, files, CUPY_DOUBLE_ARCHITECTURE=request.param)
+    return request.param, [text for text in compiled if "define WAVE " in text]
 
 
 @pytest.mark.device

@@ -6,23 +6,10 @@ import pytest
 import torch
 from conftest import assert_same
 
-from torch_fl.runtime.devices import devices
-
 SIZES = [
     (1, 1, 1), (1, 300, 700), (3, 5, 7), (63, 64, 65), (64, 64, 16), (65, 66, 17), (130, 70, 33), (64, 128, 0),
     (37, 129, 15),
 ]  # fmt: skip
-
-
-@pytest.fixture(params=["small", "large"])
-def tile(request: pytest.FixtureRequest, card: torch.device, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """The card where products that leave groups idle are made in small tiles, and where none is thought to."""
-    chip = devices()[card.index]
-    units = 1 if request.param == "large" else 4
-    monkeypatch.setattr(
-        chip, "properties", chip.properties.__class__(**{**vars(chip.properties), "compute_units": units})
-    )
-    return card
 
 
 def _orders(a: torch.Tensor, x: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -266,11 +266,6 @@ class Builder:
         self.steps.append(step)
         self.n_launches += 1
 
-    def layer(self, name: str, portable: Callable[..., None], *args: Any) -> None:
-        """Record `portable(self, *args)`, or the same by the vendor's library (`Backend.layer`)."""
-        if not self.device.backend.layer(self, name, args, portable):
-            portable(self, *args)
-
     def mark(self) -> tuple[int, int, int, dict[int, Ref]]:
         """Where recording stands, for `take_back`."""
         return len(self.steps), len(self.allocs), self.n_launches, dict(self.out_refs)

@@ -5,14 +5,12 @@ Plain memory, pinned memory (which must not make the host wait), and a second ca
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
+from command import arguments, write
 
 from torch_fl.runtime.devices import devices
 
@@ -61,15 +59,11 @@ def measure(n: int, times: int) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     """Measure, print, and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--small", action="store_true", help="for a machine without a card")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     found = measure(1 << 18, 2) if args.small else measure(1 << 26, 5)
     for name, line in found.items():
         print(f"{name:24} {line['GB/s']:8.2f} GB/s, the host held up for {line['host']:.0%}")
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+    write(found, args.json)
 
 
 if __name__ == "__main__":

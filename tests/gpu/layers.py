@@ -6,15 +6,13 @@ the library did (0: it is not there, or refuses). Fails where one is wrong. What
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from command import arguments, write
 from shapes import seconds
 
 from torch_fl import dispatch
@@ -98,10 +96,7 @@ def measure(f: Callable[..., torch.Tensor], shapes: list[tuple[int, ...]], dtype
 
 def main() -> None:
     """Measure, print, and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--small", action="store_true", help="for a machine without a card")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     torch.manual_seed(0)
     torch.backends.cudnn.allow_tf32 = False
     backend: Any = devices()[0].backend
@@ -116,8 +111,7 @@ def main() -> None:
             print(f"{name:28} {dtype!s:15}", *(f"{k} {v:.3g}" for k, v in line.items()))
     for note in devices()[0].backend.notes():
         print(note)
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+    write(found, args.json)
     raise SystemExit(not all(line["ok"] for line in found.values()))
 
 

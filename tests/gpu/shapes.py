@@ -6,15 +6,13 @@ works that the vendor's library does are timed through it and, as `portable`, th
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from command import arguments, write
 
 from torch_fl import dispatch
 from torch_fl.runtime.devices import devices
@@ -145,10 +143,7 @@ def measure(n: int, times: int, names: tuple[str, ...] = ("",)) -> dict[str, dic
 
 def main() -> None:
     """Measure, print, and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--small", action="store_true", help="small sizes, once: for a machine without a card")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     n, times = (256, 1) if args.small else (4096, 10)
     found = measure(n, times)
     chip: Any = devices()[0]
@@ -159,8 +154,7 @@ def main() -> None:
         chip.backend.libraries.used = True
     for name, line in found.items():
         print(f"{name:52} {line['ms']:10.3f} ms {line['rate']:10.2f} {line['unit']}")
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+    write(found, args.json)
 
 
 if __name__ == "__main__":

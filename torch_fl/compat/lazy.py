@@ -22,7 +22,7 @@ _Mixin: Any = vars(parameter)["UninitializedTensorMixin"]  # torch does not expo
 
 def home_of(tensor: torch.Tensor) -> torch.device | None:
     """The device of ours where a lazy parameter or buffer will be; None for all others."""
-    return vars(tensor).get(_HOME) if isinstance(tensor, _Mixin) else None
+    return vars(tensor).get(_HOME) if parameter.is_lazy(tensor) else None
 
 
 def moved(tensor: T, fn: Callable[[torch.Tensor], torch.Tensor]) -> T:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from .after_import import AfterImport, Change
+from .distributed import name_backends, note_searching
 
 
 def _teach_accelerate(imports: ModuleType) -> None:
@@ -57,23 +58,9 @@ def _teach_lightning(accelerators: ModuleType) -> None:
     accelerators.AcceleratorRegistry.register("npu", made, description="virtual device of torch_fl")
 
 
-def _teach_backends(c10d: ModuleType) -> None:
-    """`init_process_group` gives the device gloo."""
-    from .distributed import name_backends
-
-    name_backends(c10d)
-
-
-def _teach_parallel(parallel: ModuleType) -> None:
-    """DistributedDataParallel may look for unused parameters."""
-    from .distributed import note_searching
-
-    note_searching(parallel)
-
-
 _TEACH: Mapping[str, Change] = {
-    "torch.distributed.distributed_c10d": _teach_backends,
-    "torch.nn.parallel.distributed": _teach_parallel,
+    "torch.distributed.distributed_c10d": name_backends,
+    "torch.nn.parallel.distributed": note_searching,
     "accelerate.utils.imports": _teach_accelerate,
     "accelerate.state": _teach_process_groups,
     "transformers.training_args": _teach_transformers,

@@ -14,6 +14,7 @@ import torch
 from ..errors import Unsupported
 from ..refs import Layout, Ref, Value
 from . import attention_tiles
+from .layer import layer
 from .source import read_native
 from .types import ctype
 from .vectors import registers, vector_source
@@ -42,17 +43,11 @@ def fused_on(device: Device, dtype: torch.dtype, dims: int) -> bool:
     return attention_tiles.fits(dtype, dims) if device.groups else device.is_cpu and dims <= MAX_DIM
 
 
+@layer("attention")
 def emit_forward(
     b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool, out: Ref, lse: Ref
 ) -> None:
     """out = softmax(scale * q k^T + mask) v [b, h, lq, ev]; 0 where a query sees no key, where lse is +inf."""
-    b.layer("attention", _forward, q, k, v, mask, scale, causal, out, lse)
-
-
-def _forward(
-    b: Builder, q: Ref, k: Ref, v: Ref, mask: Ref | None, scale: Value, causal: bool, out: Ref, lse: Ref
-) -> None:
-    """`emit_forward` by our kernels."""
     if b.groups:
         attention_tiles.emit_forward(b, q, k, v, mask, scale, causal, out, lse)
         return
@@ -81,6 +76,7 @@ def _emit_rows(call: _Call, out: Ref, lse: Ref, layout: Layout) -> None:
         )
 
 
+@layer("attention gradients")
 def emit_backward(
     b: Builder,
     q: Ref,
@@ -94,24 +90,7 @@ def emit_backward(
     lse: Ref,
     grads: tuple[Ref, Ref, Ref],
 ) -> None:
-    """Gradients of q, k and v, from that of out; the scores are computed again from lse."""
-    b.layer("attention gradients", _backward, q, k, v, mask, scale, causal, grad, out, lse, grads)
-
-
-def _backward(
-    b: Builder,
-    q: Ref,
-    k: Ref,
-    v: Ref,
-    mask: Ref | None,
-    scale: Value,
-    causal: bool,
-    grad: Ref,
-    out: Ref,
-    lse: Ref,
-    grads: tuple[Ref, Ref, Ref],
-) -> None:
-    """`emit_backward` by our kernels.
+    """Gradients of q, k and v, from that of out; the scores are computed again from lse.
 
     A work-item has all queries of a key head and sums the gradient of q itself, so that nothing is computed twice; with
     few heads each has a part of the keys, and a second launch adds the parts.

@@ -17,6 +17,7 @@ from .conv_parts import SOURCE, acc_dtype, defines_for, framed_input, framed_tap
 from .depthwise import emit_depthwise, rows_at_once
 from .frame import Frame, Phase
 from .gemm import emit_gemm
+from .layer import layer
 from .reduce import SUM, emit_reduce
 from .window import Window, layout
 from .winograd import able, emit_winograd, pays
@@ -33,23 +34,21 @@ TILES = 16
 """Most tiles of positions per work-item on a CPU: their inputs stay in the second cache."""
 
 
-def emit_forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
+def _forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
     """y = convolution of x with w, plus bias.
 
     x [N, G * I, D, H, W], w [G, O, I, kd, kh, kw], y [N, G * O, D', H', W'], bias [G * O]; any strides, one dtype.
     Padding may be negative (it crops).
     """
-    b.layer("convolution", _forward, y, x, w, bias, window)
-
-
-def _forward(b: Builder, y: Ref, x: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
-    """`emit_forward` by our kernels."""
     if y.numel == 0:
         return
     if x.numel == 0 or w.numel == 0:
         _constant(b, y, bias)
         return
     emit_best(b, "convolution", (y, x, w, bias, window), _ways(b, y, x, w, window))
+
+
+emit_forward = layer("convolution")(_forward)
 
 
 def _ways(b: Builder, y: Ref, x: Ref, w: Ref, window: Window) -> list[Way]:
@@ -135,17 +134,13 @@ def _tile_layout(y: Ref, frame: Frame, groups: int, channels: int, outer: int, s
     return Layout(sizes, ((*frame.lines[::-1], 0, 0, *strides), (w, h, d, n, c, channels * c, n)))
 
 
+@layer("convolution input gradient")
 def emit_input_grad(b: Builder, gx: Ref, gy: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
     """gx = the transpose of the convolution applied to gy, plus bias: also the transposed convolution.
 
     gx [N, G * I, D, H, W], gy [N, G * O, D', H', W'], w [G, O, I, kd, kh, kw], bias [G * I]. Every phase of gx (its
     positions of equal remainder by the stride) is a convolution of gy with the taps that reach that phase.
     """
-    b.layer("convolution input gradient", _input_grad, gx, gy, w, bias, window)
-
-
-def _input_grad(b: Builder, gx: Ref, gy: Ref, w: Ref, bias: Ref | None, window: Window) -> None:
-    """`emit_input_grad` by our kernels."""
     turned = w.permute(0, 2, 1, 3, 4, 5)
     s0, s1, s2 = window.stride
     for phase in [(d, h, w_) for d in range(s0) for h in range(s1) for w_ in range(s2)]:
@@ -162,13 +157,9 @@ def _input_grad(b: Builder, gx: Ref, gy: Ref, w: Ref, bias: Ref | None, window: 
         _forward(b, target, gy, weight, bias, Window(kernel, (1, 1, 1), padding, dilation))
 
 
+@layer("convolution weight gradient")
 def emit_weight_grad(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
     """gw = gradient of the weight. gw [G, O, I, kd, kh, kw], gy [N, G * O, D', H', W'], x [N, G * I, D, H, W]."""
-    b.layer("convolution weight gradient", _gradient_of_weight, gw, gy, x, window)
-
-
-def _gradient_of_weight(b: Builder, gw: Ref, gy: Ref, x: Ref, window: Window) -> None:
-    """`emit_weight_grad` by our kernels."""
     if gw.numel == 0:
         return
     if gy.numel == 0 or x.numel == 0:

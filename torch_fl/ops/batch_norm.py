@@ -25,6 +25,24 @@ def per_channel(ref: Ref, ndim: int) -> Ref:
     return ref.as_strided((ref.shape[0], *(1,) * (ndim - 2)), (ref.strides[0], *(0,) * (ndim - 2)))
 
 
+def _all_but_channels(x: Ref) -> list[int]:
+    return [d for d in range(x.ndim) if d != 1]
+
+
+def moments(b: Builder, mean: Ref, var: Ref, x: Ref) -> None:
+    """Mean and variance of each channel of x."""
+    dims, acc = _all_but_channels(x), compute_dtype(x.dtype)
+    emit_reduce(b, mean, x, dims, MEAN, acc)
+    emit_reduce(b, var, x, dims, SQUARES, acc, mean)
+
+
+def gradient_sums(b: Builder, plain: Ref, along: Ref, grad_out: Ref, x: Ref, mean: Ref) -> None:
+    """The sums of each channel's gradients, and of their products with x - mean."""
+    dims, acc = _all_but_channels(x), compute_dtype(x.dtype)
+    emit_reduce(b, plain, grad_out, dims, SUM, acc)
+    emit_reduce(b, along, grad_out, dims, DOT, acc, mean, 0, x)
+
+
 def _batch_norm(
     b: Builder,
     input: Ref,
@@ -81,12 +99,10 @@ def _statistics(
 ) -> tuple[Ref, Ref]:
     """Mean and 1/sqrt(variance + eps) of each channel, saved as results 1 and 2; running statistics are updated."""
     acc, channels = compute_dtype(input.dtype), (input.shape[1],)
-    dims = [d for d in range(input.ndim) if d != 1]
     count = input.numel // max(1, channels[0])
     saved = [b.out(i) if b.out(i).dtype == acc else b.temp(channels, acc) for i in (1, 2)]
     mean, rstd, var = *saved, b.temp(channels, acc)
-    emit_reduce(b, mean, input, dims, MEAN, acc)
-    emit_reduce(b, var, input, dims, SQUARES, acc, mean)
+    moments(b, mean, var, input)
     outs, tensors = {"rstd": (rstd, "1 / sqrt(var + eps)")}, {"var": var}
     scalars = {"eps": eps}
     if running[0] is not None and running[1] is not None:
@@ -183,9 +199,7 @@ def batch_norm_backward(
         emit(b, {"rstd": (rstd, "1 / sqrt(var + eps)")}, {"var": running_var}, {"eps": eps}, acc)
     plain, along = b.temp(channels, acc), b.temp(channels, acc)
     if train or dw is not None or db is not None:
-        dims = [d for d in range(ndim) if d != 1]
-        emit_reduce(b, plain, grad_out, dims, SUM, acc)
-        emit_reduce(b, along, grad_out, dims, DOT, acc, mean, 0, input)
+        gradient_sums(b, plain, along, grad_out, input, mean)
     if dw is not None:
         emit(b, {"dw": (dw, "along * rstd")}, {"along": along, "rstd": rstd}, {}, acc)
     if db is not None:

@@ -11,19 +11,15 @@ from typing import Any
 import torch
 
 from ..builder import Builder
-from ..kernels.norm import DOT, SQUARES, affine, compute_dtype
+from ..kernels.norm import affine, compute_dtype
 from ..kernels.pointwise import emit
-from ..kernels.reduce import MEAN, SUM, emit_reduce
+from ..kernels.reduce import SUM, emit_reduce
 from ..refs import Ref, Value
 from ..registry import handler, kernel
 from ..spec import spec_of
-from .batch_norm import per_channel
+from .batch_norm import gradient_sums, moments, per_channel
 
 _ATEN = torch.ops.aten
-
-
-def _all_but_channels(x: Ref) -> list[int]:
-    return [d for d in range(x.ndim) if d != 1]
 
 
 def _like(b: Builder, x: Ref) -> Ref:
@@ -35,10 +31,9 @@ def _like(b: Builder, x: Ref) -> Ref:
 @kernel("aten::batch_norm_stats", infer=False)
 def batch_norm_stats(b: Builder, input: Ref, eps: Value) -> None:
     """(mean, 1/sqrt(variance + eps)) of each channel: float64 for float64, else float32."""
-    acc, channels, dims = compute_dtype(input.dtype), (input.shape[1],), _all_but_channels(input)
+    acc, channels = compute_dtype(input.dtype), (input.shape[1],)
     mean, rstd, var = b.new_out(0, channels, acc), b.new_out(1, channels, acc), b.temp(channels, acc)
-    emit_reduce(b, mean, input, dims, MEAN, acc)
-    emit_reduce(b, var, input, dims, SQUARES, acc, mean)
+    moments(b, mean, var, input)
     emit(b, {"rstd": (rstd, "1 / sqrt(var + eps)")}, {"var": var}, {"eps": eps}, acc)
 
 
@@ -92,11 +87,10 @@ def batch_norm_backward_reduce(
     bias_g: bool,
 ) -> None:
     """(sum of gradients, of their products with input - mean, gradient of weight, of bias), per channel."""
-    acc, dims, channels = compute_dtype(input.dtype), _all_but_channels(input), mean.shape
+    acc, channels = compute_dtype(input.dtype), mean.shape
     plain, along = b.new_out(0, channels, acc), b.new_out(1, channels, acc)
     given = weight.dtype if weight else input.dtype
-    emit_reduce(b, plain, grad_out, dims, SUM, acc)
-    emit_reduce(b, along, grad_out, dims, DOT, acc, mean, 0, input)
+    gradient_sums(b, plain, along, grad_out, input, mean)
     dw, db = b.new_out(2, channels, given), b.new_out(3, channels, given)
     emit(b, {"dw": (dw, "along * rstd")}, {"along": along, "rstd": invstd}, {}, acc)
     b.copy(db, plain)
